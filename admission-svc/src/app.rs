@@ -1,0 +1,133 @@
+//! The service as a whole: built, run, drained.
+//!
+//! The actor lives on a thread of its own; everything else on the runtime that calls
+//! [`App::run`].
+
+use std::{net::TcpListener, process, sync::Arc, thread, time::Duration};
+
+use actix::{Actor as _, Addr, System};
+use admit::{Controller, EngineId};
+use anyhow::{Context as _, anyhow};
+use proto::v1::admission_server::AdmissionServer;
+use rand::{RngExt as _, SeedableRng as _, rngs::SysRng};
+use rand_chacha::ChaCha8Rng;
+use service::{clock::Clock, grpc};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinSet,
+    time::timeout,
+};
+
+use crate::{
+    actor::Admission,
+    grpc::Service,
+    message::{Drain, Stop},
+    settings::Settings,
+    traces::Ring,
+    watch::Watcher,
+};
+
+/// How long open calls may take to end once everybody was answered.
+const CLOSE_WITHIN: Duration = Duration::from_secs(5);
+
+/// The service, ready to run.
+pub struct App {
+    listener: TcpListener,
+    service: Service,
+    watchers: Vec<Watcher>,
+    actor: Addr<Admission>,
+    actor_ended: oneshot::Receiver<()>,
+    actor_thread: thread::JoinHandle<()>,
+}
+
+impl App {
+    /// Starts the actor and prepares the rest. Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// An engine's address is not one, or the actor's thread cannot be started.
+    pub async fn build(settings: Settings, listener: TcpListener) -> anyhow::Result<Self> {
+        let clock = Clock::start();
+        let mut rng = ChaCha8Rng::try_from_rng(&mut SysRng).context("no randomness")?;
+        let settings = Arc::new(settings);
+        let addresses = settings.engines();
+        let channels = addresses
+            .iter()
+            .map(|address| grpc::connect_lazily(address).context("engine"))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+
+        let (actor, actor_ended, actor_thread) = start_actor(&settings, clock, rng.fork()).await?;
+        let name = format!("admission-{}-{:08x}", process::id(), rng.random::<u32>());
+        let watchers = addresses.into_iter().zip(channels).zip(0..);
+        let watchers = watchers.map(|((address, channel), id)| {
+            Watcher::new(
+                EngineId(id),
+                address,
+                channel,
+                actor.clone(),
+                clock,
+                name.clone(),
+                rng.fork(),
+            )
+        });
+        let watchers = watchers.collect();
+        let service = Service::new(actor.clone(), clock, settings);
+        Ok(Self { listener, service, watchers, actor, actor_ended, actor_thread })
+    }
+
+    /// Serves until `stop` completes; then refuses newcomers, answers those who wait, and ends.
+    ///
+    /// # Errors
+    /// The listener fails, or the actor ends by itself.
+    pub async fn run(self, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
+        let (router, reporter) = grpc::server()?;
+        let router = router.add_service(AdmissionServer::new(self.service));
+        reporter.set_serving::<AdmissionServer<Service>>().await;
+        let mut watching = JoinSet::new();
+        self.watchers.into_iter().for_each(|watcher| drop(watching.spawn(watcher.run())));
+
+        let (close, closed) = oneshot::channel::<()>();
+        let serving = grpc::serve(router, self.listener, async { drop(closed.await) });
+        tokio::pin!(serving);
+        tokio::select! {
+            served = &mut serving => return served,
+            _ = self.actor_ended => return Err(anyhow!("the admission actor has ended")),
+            () = stop => {}
+        }
+
+        reporter.set_not_serving::<AdmissionServer<Service>>().await;
+        self.actor.send(Drain).await.context("cannot drain")?;
+        drop(close);
+        // Callers that do not take their answers do not keep the service.
+        let served = timeout(CLOSE_WITHIN, serving).await.unwrap_or(Ok(()));
+        watching.shutdown().await;
+        self.actor.send(Stop).await.context("cannot stop the actor")?;
+        let joined = tokio::task::spawn_blocking(|| self.actor_thread.join()).await?;
+        joined.map_err(|_| anyhow!("the admission actor has panicked"))?;
+        served
+    }
+}
+
+type Started = (Addr<Admission>, oneshot::Receiver<()>, thread::JoinHandle<()>);
+
+/// Starts the actor on a thread and an actix system of its own.
+async fn start_actor(
+    settings: &Settings,
+    clock: Clock,
+    rng: ChaCha8Rng,
+) -> anyhow::Result<Started> {
+    let controller = Controller::new(settings.controller());
+    let traces = Box::new(Ring::new(settings.trace_rows));
+    let (actor, ended) = Admission::new(controller, clock, rng, traces, &settings.engines());
+    let (started, mut address) = mpsc::channel(1);
+    let thread = thread::Builder::new().name("admission".into()).spawn(move || {
+        let system = System::new();
+        let start = async move { started.send(actor.start()).await };
+        if system.block_on(start).is_ok()
+            && let Err(error) = system.run()
+        {
+            tracing::error!("the actor's system failed: {error}");
+        }
+    })?;
+    let actor = address.recv().await.context("the actor did not start")?;
+    Ok((actor, ended, thread))
+}

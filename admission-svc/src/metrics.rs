@@ -1,0 +1,101 @@
+//! Metrics of the admission service. Labels come from fixed sets: verdicts, reasons, and the addresses
+//! of the configuration.
+
+use admit::{EngineId, Verdict, View};
+use metrics::{
+    Counter, Gauge, Histogram, counter, describe_counter, describe_gauge, describe_histogram,
+    gauge, histogram,
+};
+
+const DECISIONS: &str = "cadence_admission_decisions_total";
+const DECIDE_SECONDS: &str = "cadence_admission_decide_seconds";
+const LEASES_EXPIRED: &str = "cadence_admission_leases_expired_total";
+const HELD: &str = "cadence_admission_held";
+const LEASES: &str = "cadence_admission_leases";
+const STANDALONE: &str = "cadence_admission_standalone";
+const REQUESTS: &str = "cadence_admission_in_system_requests";
+const TOKENS: &str = "cadence_admission_in_system_tokens";
+const BLOCKS: &str = "cadence_admission_in_system_kv_blocks";
+const CONNECTED: &str = "cadence_admission_watch_connected";
+const EPOCH: &str = "cadence_admission_epoch";
+
+/// Describes every metric to the installed recorder.
+pub fn describe() {
+    describe_counter!(DECISIONS, "Verdicts, by kind and by reason of refusal.");
+    describe_histogram!(DECIDE_SECONDS, "Time of a Decide call, holding included.");
+    describe_counter!(LEASES_EXPIRED, "Admitted requests that were never submitted.");
+    describe_gauge!(HELD, "Requests that wait for a verdict.");
+    describe_gauge!(LEASES, "Admitted requests that their engine has not reported yet.");
+    describe_gauge!(STANDALONE, "Open requests of callers without a watched engine.");
+    describe_gauge!(REQUESTS, "Requests in the systems of the watched engines.");
+    describe_gauge!(TOKENS, "Prompt and capped answer tokens in those systems.");
+    describe_gauge!(BLOCKS, "KV blocks that those systems may come to hold.");
+    describe_gauge!(CONNECTED, "1 while the engine's watch is connected.");
+    describe_gauge!(EPOCH, "The epoch that the engine granted, 0 without one.");
+}
+
+/// Handles of the metrics that the actor sets.
+pub(crate) struct Metrics {
+    held: Gauge,
+    leases: Gauge,
+    standalone: Gauge,
+    requests: Gauge,
+    tokens: Gauge,
+    blocks: Gauge,
+    leases_expired: Counter,
+    /// Connected and epoch, for each engine of the configuration.
+    engines: Vec<(Gauge, Gauge)>,
+}
+
+impl Metrics {
+    pub(crate) fn new(engines: &[String]) -> Self {
+        let engine = |address: &String| {
+            let connected = gauge!(CONNECTED, "engine" => address.clone());
+            (connected, gauge!(EPOCH, "engine" => address.clone()))
+        };
+        Self {
+            held: gauge!(HELD),
+            leases: gauge!(LEASES),
+            standalone: gauge!(STANDALONE),
+            requests: gauge!(REQUESTS),
+            tokens: gauge!(TOKENS),
+            blocks: gauge!(BLOCKS),
+            leases_expired: counter!(LEASES_EXPIRED),
+            engines: engines.iter().map(engine).collect(),
+        }
+    }
+
+    pub(crate) fn show(&self, view: &View) {
+        let totals = view.totals();
+        self.held.set(view.held as f64);
+        self.leases.set(view.leases as f64);
+        self.standalone.set(view.standalone as f64);
+        self.requests.set(totals.requests as f64);
+        self.tokens.set(totals.tokens as f64);
+        self.blocks.set(totals.blocks as f64);
+        for ((connected, epoch), id) in self.engines.iter().zip(0..) {
+            let status = view.engines.iter().find(|it| it.engine == EngineId(id));
+            connected.set(f64::from(u8::from(status.is_some_and(|it| it.connected))));
+            epoch.set(status.map_or(0.0, |it| it.epoch as f64));
+        }
+    }
+
+    pub(crate) fn lease_expired(&self) {
+        self.leases_expired.increment(1);
+    }
+}
+
+/// The histogram of `Decide` calls.
+pub(crate) fn decide_seconds() -> Histogram {
+    histogram!(DECIDE_SECONDS)
+}
+
+/// Counts a verdict.
+pub(crate) fn count(verdict: &Verdict) {
+    let (kind, reason) = match verdict {
+        Verdict::Admitted(_) => ("admitted", ""),
+        Verdict::Refused(refused) => ("refused", refused.cause.reason().as_str()),
+        Verdict::Superseded { .. } => ("superseded", ""),
+    };
+    counter!(DECISIONS, "verdict" => kind, "reason" => reason).increment(1);
+}

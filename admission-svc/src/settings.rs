@@ -1,0 +1,190 @@
+//! Settings of the admission service.
+
+use std::net::SocketAddr;
+
+use admit::{Limits, Policy};
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use service::telemetry::Logs;
+use units::Span;
+
+/// Settings of the admission service.
+#[derive(Clone, Debug, Args, Serialize)]
+pub struct Settings {
+    /// Where gRPC callers connect.
+    #[arg(long, default_value = "127.0.0.1:50052")]
+    pub listen: SocketAddr,
+    /// Engines to watch, separated by commas. Empty: decide for callers that pass a snapshot only.
+    #[arg(long, default_value = "127.0.0.1:50051")]
+    pub engine: String,
+    /// Where Prometheus scrapes. Empty: nowhere.
+    #[arg(long, default_value = "127.0.0.1:9052")]
+    pub metrics_listen: String,
+    /// Who gets in.
+    #[arg(long, value_enum, default_value = "limit")]
+    pub policy: PolicyName,
+    /// `limit`: requests in one engine's system. 0: twice its slots.
+    #[arg(long, default_value_t = 0)]
+    pub limit_requests: u64,
+    /// `limit`: prompt and capped answer tokens in one engine's system. 0: twice what its KV cache
+    /// holds.
+    #[arg(long, default_value_t = 0)]
+    pub limit_tokens: u64,
+    /// `limit`: KV blocks that one engine's system may come to hold. 0: all of them.
+    #[arg(long, default_value_t = 0)]
+    pub limit_kv_blocks: u64,
+    /// How long an admitted request has until its engine must have it, in milliseconds.
+    #[arg(long, default_value_t = 5_000)]
+    pub lease_ms: u64,
+    /// How long a request waits for room when it does not say, in milliseconds. 0: not at all.
+    #[arg(long, default_value_t = 500)]
+    pub patience_ms: u64,
+    /// The end-to-end budget of a request that names none, in milliseconds.
+    #[arg(long, default_value_t = 60_000)]
+    pub budget_ms: u64,
+    /// Requests that may wait for room at once.
+    #[arg(long, default_value_t = 256)]
+    pub held_max: usize,
+    /// Requests of callers without a watched engine whose outcome may be open at once.
+    #[arg(long, default_value_t = 10_000)]
+    pub standalone_max: usize,
+    /// Closed decisions that are kept for export.
+    #[arg(long, default_value_t = 10_000)]
+    pub trace_rows: usize,
+    /// Logs.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub logs: Logs,
+}
+
+/// Policies by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PolicyName {
+    /// Everybody whom the engine's memory can hold.
+    Off,
+    /// Bounds on requests, tokens and KV blocks in the system.
+    Limit,
+}
+
+impl service::settings::Settings for Settings {
+    const SECTION: &'static str = "admission";
+    const BINARY: &'static str = "admission-svc";
+    const ABOUT: &'static str = "Decides which requests an engine takes.";
+
+    fn check(&self) -> Result<(), String> {
+        self.metrics_address()?;
+        let bounded = |key, value: u64, least, most| {
+            if (least..=most).contains(&value) {
+                return Ok(());
+            }
+            Err(format!("{key}: {value} is not between {least} and {most}"))
+        };
+        bounded("lease_ms", self.lease_ms, 1, 60_000)?;
+        bounded("patience_ms", self.patience_ms, 0, 60_000)?;
+        bounded("budget_ms", self.budget_ms, 1, 3_600_000)?;
+        bounded("held_max", self.held_max as u64, 0, 4_096)?;
+        bounded("standalone_max", self.standalone_max as u64, 0, 1_000_000)?;
+        bounded("trace_rows", self.trace_rows as u64, 0, 1_000_000)
+    }
+}
+
+impl Settings {
+    /// Addresses of the engines, in order.
+    #[must_use]
+    pub fn engines(&self) -> Vec<String> {
+        let addresses = self.engine.split(',').map(str::trim);
+        addresses.filter(|address| !address.is_empty()).map(Into::into).collect()
+    }
+
+    /// Where to serve metrics, if anywhere.
+    ///
+    /// # Errors
+    /// The setting is not an address; the message names it.
+    pub fn metrics_address(&self) -> Result<Option<SocketAddr>, String> {
+        if self.metrics_listen.is_empty() {
+            return Ok(None);
+        }
+        let address = self.metrics_listen.parse();
+        let refused = |_| format!("metrics_listen: {:?} is not an address", self.metrics_listen);
+        address.map(Some).map_err(refused)
+    }
+
+    pub(crate) fn controller(&self) -> admit::Settings {
+        let limits = Limits {
+            requests: self.limit_requests,
+            tokens: self.limit_tokens,
+            blocks: self.limit_kv_blocks,
+        };
+        admit::Settings {
+            policy: match self.policy {
+                PolicyName::Off => Policy::Off,
+                PolicyName::Limit => Policy::Limit(limits),
+            },
+            lease: Span::from_millis(self.lease_ms),
+            patience: Span::from_millis(self.patience_ms),
+            budget: Span::from_millis(self.budget_ms),
+            held_max: self.held_max,
+            standalone_max: self.standalone_max,
+        }
+    }
+
+    /// By the names of the configuration, for callers that ask.
+    pub(crate) fn parameters(&self) -> [(&'static str, String); 8] {
+        [
+            ("limit_requests", self.limit_requests.to_string()),
+            ("limit_tokens", self.limit_tokens.to_string()),
+            ("limit_kv_blocks", self.limit_kv_blocks.to_string()),
+            ("lease_ms", self.lease_ms.to_string()),
+            ("patience_ms", self.patience_ms.to_string()),
+            ("budget_ms", self.budget_ms.to_string()),
+            ("held_max", self.held_max.to_string()),
+            ("standalone_max", self.standalone_max.to_string()),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use service::settings::{Request, read};
+
+    use super::*;
+
+    fn given(args: &[&str]) -> Result<Settings, String> {
+        let args = ["admission-svc"].iter().chain(args).map(Into::into);
+        match read::<Settings>(args, &BTreeMap::new()) {
+            Ok(Request::Run(settings)) => Ok(settings),
+            Ok(Request::Print(text)) => Err(text),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    #[test]
+    fn engines_may_be_many_or_none() {
+        let engines = |text| given(&["--engine", text]).map(|it| it.engines());
+        assert_eq!(engines(""), Ok(vec![]));
+        assert_eq!(engines("a:1, b:2,"), Ok(vec!["a:1".into(), "b:2".into()]));
+    }
+
+    #[test]
+    fn bad_values_are_named() {
+        for (args, named) in [
+            (["--metrics-listen", "9052"], "metrics_listen: \"9052\" is not an address"),
+            (["--lease-ms", "0"], "lease_ms: 0 is not between 1 and 60000"),
+            (["--held-max", "5000"], "held_max: 5000 is not between 0 and 4096"),
+            (["--policy", "twin"], "invalid value 'twin' for '--policy <POLICY>'"),
+        ] {
+            let error = given(&args).expect_err("a mistake");
+            assert!(error.contains(named), "{error}");
+        }
+    }
+
+    #[test]
+    fn printed_settings_name_every_key() {
+        let text = given(&["--print-config"]).expect_err("printed");
+        assert!(text.starts_with("[admission]\nlisten = \"127.0.0.1:50052\"\n"), "{text}");
+        assert!(text.contains("policy = \"limit\"") && text.contains("log = \"info\""), "{text}");
+    }
+}

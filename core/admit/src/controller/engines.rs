@@ -1,0 +1,152 @@
+//! Follows the engines.
+
+use std::sync::Arc;
+
+use units::{Micros, RequestId};
+
+use super::{Controller, Where};
+use crate::{
+    EngineId, Event, Outcome, Record, Snapshot, Submitted,
+    engine::Engine,
+    entry::{Entry, Size, Stage},
+    ledger::Place,
+    timers::Timer,
+};
+
+impl Controller {
+    /// An engine has granted an epoch. Without a snapshot its records go on where they stopped;
+    /// with one they start anew. Leases of the same instance stay, for their requests are on the way;
+    /// a new instance knows nothing of what the old one had.
+    pub fn attached(
+        &mut self,
+        now: Micros,
+        engine: EngineId,
+        epoch: u64,
+        instance: &Arc<str>,
+        snapshot: Option<Snapshot>,
+    ) {
+        let known = self.engines.get(&engine);
+        if known.is_some_and(|known| known.instance != *instance) {
+            self.forget(engine);
+        }
+        let state = self.engines.entry(engine).or_insert_with(|| Engine::new(Arc::clone(instance)));
+        state.epoch = epoch;
+        state.connected = true;
+        let Some(snapshot) = snapshot else { return self.wake(now) };
+        for sequence in &snapshot.sequences {
+            // The record that told of its submission was missed.
+            let Some(Stage::Leased { until }) = state.ledger.get(sequence.id).map(|it| it.stage)
+            else {
+                continue;
+            };
+            self.timers.disarm(until, Timer::Entry(Place::Engine(engine), sequence.id));
+            state.ledger.update(sequence.id, |entry| entry.found(sequence, snapshot.record));
+        }
+        let lost = state.restart(snapshot);
+        self.close_lost(&Place::Engine(engine), lost);
+        self.wake(now);
+    }
+
+    /// The connection to an engine has broken. It may be back soon: nothing is forgotten yet, and
+    /// nobody is let in.
+    pub fn interrupted(&mut self, engine: EngineId) {
+        if let Some(state) = self.engines.get_mut(&engine) {
+            state.connected = false;
+        }
+    }
+
+    /// An engine is gone, or has stopped trusting this promiser: everything of it is forgotten, its
+    /// leases too.
+    pub fn detached(&mut self, now: Micros, engine: EngineId) {
+        self.forget(engine);
+        self.wake(now);
+    }
+
+    /// An engine has published its state.
+    pub fn snapshot(&mut self, now: Micros, engine: EngineId, snapshot: Snapshot) {
+        let Some(state) = self.engines.get_mut(&engine) else { return };
+        let lost = state.reconcile(snapshot);
+        self.close_lost(&Place::Engine(engine), lost);
+        self.wake(now);
+    }
+
+    /// An engine has told of a step or of a request. They come in order and without gaps; records of
+    /// engines that are not attached say nothing.
+    pub fn record(&mut self, now: Micros, engine: EngineId, record: Record) {
+        let Some(state) = self.engines.get_mut(&engine) else { return };
+        state.seen(record.number);
+        match record.event {
+            Event::Step(step) => state.step(&step),
+            Event::Submitted(id, submitted) => {
+                self.submitted(now, engine, record.number, id, &submitted);
+            }
+            Event::Started(id, cached) => state.ledger.update(id, |entry| {
+                entry.computed = entry.computed.max(cached);
+            }),
+            Event::FirstToken(id) => state.ledger.update(id, |entry| {
+                entry.computed = entry.computed.max(entry.size.prompt);
+            }),
+            Event::Finished(id, ended) => {
+                if let Some(entry) = state.finish(id) {
+                    let observation = entry.observation(&ended, now);
+                    self.leave(&Place::Engine(engine), id, entry, Outcome::Ended(observation));
+                    self.wake(now);
+                }
+            }
+        }
+    }
+
+    /// A lease becomes a running request, or one that nobody let in appears.
+    fn submitted(
+        &mut self,
+        now: Micros,
+        engine: EngineId,
+        record: u64,
+        id: RequestId,
+        submitted: &Submitted,
+    ) {
+        let Some(state) = self.engines.get_mut(&engine) else { return };
+        let before = state.ledger.get(id).map(|entry| entry.stage);
+        match before {
+            Some(Stage::Leased { until }) => {
+                self.timers.disarm(until, Timer::Entry(Place::Engine(engine), id));
+                state.ledger.update(id, |entry| entry.submitted(record, now, submitted));
+            }
+            // A snapshot told of it first.
+            Some(Stage::Running { .. } | Stage::Awaited { .. }) => {}
+            None => {
+                let size = Size {
+                    prompt: submitted.prompt,
+                    cached: units::TokenCount(0),
+                    max_tokens: submitted.max_tokens,
+                };
+                let mut entry = Entry::new(size, Stage::Running { record, submitted_at: now });
+                entry.submitted(record, now, submitted);
+                state.ledger.insert(id, entry);
+            }
+        }
+    }
+
+    fn forget(&mut self, engine: EngineId) {
+        let Some(mut state) = self.engines.remove(&engine) else { return };
+        let all = state.ledger.extract(|_, _| true);
+        self.close_lost(&Place::Engine(engine), all);
+    }
+
+    fn close_lost(&mut self, place: &Place, lost: Vec<(RequestId, Entry)>) {
+        for (id, entry) in lost {
+            self.leave(place, id, entry, Outcome::Censored);
+        }
+    }
+
+    /// An entry that has been taken out of its ledger ends.
+    pub(super) fn leave(&mut self, place: &Place, id: RequestId, entry: Entry, outcome: Outcome) {
+        if let Some(until) = entry.until() {
+            self.timers.disarm(until, Timer::Entry(place.clone(), id));
+        }
+        if self.current.get(&id).is_some_and(|it| it.at == Where::In(place.clone())) {
+            self.current.remove(&id);
+        }
+        self.close(id, entry, outcome);
+    }
+}

@@ -1,0 +1,72 @@
+//! Closes decisions.
+
+use units::{Micros, RequestId};
+
+use super::{Controller, Current, Effect, Where};
+use crate::{
+    Attempt, How, Observation, Outcome,
+    entry::{Entry, Stage},
+    ledger::Place,
+    trace::Decided,
+};
+
+impl Controller {
+    /// A caller without an engine tells how its request ended. Says whether that attempt was known.
+    pub fn observe(&mut self, now: Micros, attempt: Attempt, observation: Observation) -> bool {
+        let Some(Current { attempt: number, at: Where::In(place) }) = self.current.get(&attempt.id)
+        else {
+            return false;
+        };
+        if *number != attempt.number || !matches!(place, Place::Standalone(_)) {
+            return false;
+        }
+        let place = place.clone();
+        self.take_out(&place, attempt.id, |_| Outcome::Ended(observation));
+        self.wake(now);
+        true
+    }
+
+    /// The end of a request that was let in and that nobody will submit or report.
+    pub(super) fn break_off(&mut self, now: Micros, place: &Place, id: RequestId, how: How) {
+        self.take_out(place, id, |entry| Outcome::Ended(entry.broken_off(how, now)));
+    }
+
+    /// A lease or the wait for an observation has run out.
+    pub(super) fn entry_ended(&mut self, place: &Place, id: RequestId) {
+        let Some(entry) = self.ledger(place).and_then(|ledger| ledger.get(id)) else { return };
+        if let (Stage::Leased { .. }, Some(decided)) = (entry.stage, &entry.decided) {
+            let attempt = Attempt { id, number: decided.attempt };
+            self.counters.leases_expired += 1;
+            self.effects.push(Effect::LeaseExpired(attempt));
+        }
+        self.take_out(place, id, |_| Outcome::Censored);
+    }
+
+    fn take_out(&mut self, place: &Place, id: RequestId, outcome: impl FnOnce(&Entry) -> Outcome) {
+        let Some(entry) = self.ledger_mut(place).and_then(|ledger| ledger.remove(id)) else {
+            return;
+        };
+        if let Place::Standalone(instance) = place {
+            self.standalone_len -= 1;
+            if self.standalone.get(instance).is_some_and(|left| left.totals().requests == 0) {
+                self.standalone.remove(instance);
+            }
+        }
+        let outcome = outcome(&entry);
+        self.leave(place, id, entry, outcome);
+    }
+
+    pub(super) fn close(&mut self, id: RequestId, entry: Entry, outcome: Outcome) {
+        let Some(decided) = entry.decided else { return };
+        match outcome {
+            Outcome::Censored => self.counters.censored += 1,
+            Outcome::Ended(_) => self.counters.finished += 1,
+            Outcome::Refused => {}
+        }
+        self.close_decided(id, *decided, outcome);
+    }
+
+    pub(super) fn close_decided(&mut self, id: RequestId, decided: Decided, outcome: Outcome) {
+        self.effects.push(Effect::Closed(Box::new(decided.close(id, outcome))));
+    }
+}

@@ -1,0 +1,191 @@
+//! Lets those in the queue in, in order.
+
+use std::sync::Arc;
+
+use units::{Micros, RequestId};
+
+use super::{
+    Controller, Current, Where,
+    standing::{Standing, choice, context},
+};
+use crate::{
+    Admitted, Attempt, Decision, EngineId, Outcome, Problem, Saw, Source, Totals, TracedVerdict,
+    Verdict,
+    entry::{Entry, Size, Stage},
+    held::{Held, Rank},
+    ledger::Place,
+    timers::Timer,
+    trace::Decided,
+};
+
+/// What is to be done about a held request.
+enum Turn {
+    Admit(Place, usize, Decision),
+    /// It keeps those behind it from these places.
+    Wait(Vec<Place>),
+    /// Waiting cannot help.
+    Hopeless,
+}
+
+impl Controller {
+    /// Lets in, in order, everybody who fits. Who has just come is looked at in any case.
+    pub(super) fn pump(&mut self, now: Micros, newcomer: Option<Rank>) -> Vec<(Attempt, Verdict)> {
+        let mut granted = Vec::new();
+        let mut blocked: Vec<Place> = Vec::new();
+        let mut cursor = None;
+        while let Some(rank) = self.held.next(cursor) {
+            cursor = Some(rank);
+            if self.is_all_blocked(&blocked) {
+                // Nobody behind can get in; a newcomer may still be hopeless.
+                let behind = newcomer.filter(|newcomer| *newcomer >= rank);
+                if let Some(newcomer) = behind
+                    && matches!(self.consider(now, newcomer, &blocked), Turn::Hopeless)
+                {
+                    self.hurry(now, newcomer);
+                }
+                break;
+            }
+            match self.consider(now, rank, &blocked) {
+                Turn::Admit(place, candidate, decision) => {
+                    granted.extend(self.admit(now, rank, place, candidate, decision));
+                }
+                Turn::Wait(places) => blocked.extend(places),
+                Turn::Hopeless => self.hurry(now, rank),
+            }
+        }
+        granted
+    }
+
+    fn consider(&self, now: Micros, rank: Rank, blocked: &[Place]) -> Turn {
+        let held = self.held.get(rank).expect("the cursor is in the queue");
+        if self.draining || held.budget.has_run_out() {
+            return Turn::Hopeless;
+        }
+        // Allocates only when there is something to decide: behind a blocked one there is not.
+        let mut choices = Vec::new();
+        let mut waits = false;
+        for candidate in 0..held.offer.candidates.len() {
+            match self.standing(now, held, candidate) {
+                Standing::Interrupted => waits = true,
+                Standing::Draining | Standing::Gone | Standing::Unfit(_) => {}
+                Standing::Ready(_) if self.is_blocked(held, candidate, blocked) => waits = true,
+                Standing::Ready(engine) => choices.push(choice(held, candidate, engine)),
+            }
+        }
+        if choices.is_empty() {
+            return if waits { Turn::Wait(Vec::new()) } else { Turn::Hopeless };
+        }
+        let problem = Problem { now, context: context(held, now), choices: &choices };
+        match self.settings.policy.decide(&problem) {
+            Decision::Wait(_) => {
+                Turn::Wait(choices.iter().filter_map(|it| self.place(held, it.candidate)).collect())
+            }
+            decision @ Decision::Admit { choice, .. } => {
+                let candidate = choices[choice].candidate;
+                let place = self.place(held, candidate).expect("a choice has a place");
+                if self.is_full(&place) {
+                    return Turn::Hopeless;
+                }
+                Turn::Admit(place, candidate, decision)
+            }
+        }
+    }
+
+    /// Without open entries of callers without an engine, none of these can be waiting for one to
+    /// close either.
+    fn is_all_blocked(&self, blocked: &[Place]) -> bool {
+        let blocks = |id: &EngineId| blocked.contains(&Place::Engine(*id));
+        self.standalone.is_empty() && !self.engines.is_empty() && self.engines.keys().all(blocks)
+    }
+
+    fn is_blocked(&self, held: &Held, candidate: usize, blocked: &[Place]) -> bool {
+        self.place(held, candidate).is_some_and(|place| blocked.contains(&place))
+    }
+
+    fn is_full(&self, place: &Place) -> bool {
+        matches!(place, Place::Standalone(_)) && self.standalone_len >= self.settings.standalone_max
+    }
+
+    fn admit(
+        &mut self,
+        now: Micros,
+        rank: Rank,
+        place: Place,
+        candidate: usize,
+        decision: Decision,
+    ) -> Option<(Attempt, Verdict)> {
+        let Decision::Admit { tier, bound, confidence, evict, propensity, .. } = decision else {
+            return None;
+        };
+        let saw = self.saw(now, rank, candidate);
+        let held = self.unqueue(rank)?;
+        let waited = now.since(held.offered_at);
+        let verdict = TracedVerdict::Admitted { tier, bound, confidence, propensity };
+        let Attempt { id, number } = held.offer.attempt;
+        let decided =
+            Decided { attempt: number, offered_at: held.offered_at, saw, verdict, held: waited };
+        let (stage, epoch) = self.stage(now, &place, &held);
+        let mut entry = Entry::new(Size::of(&held.offer, candidate), stage);
+        entry.decided = Some(Box::new(decided));
+        self.enter(&place, id, number, entry);
+        self.counters.admitted += 1;
+        let admitted = Admitted {
+            tier,
+            candidate: u32::try_from(candidate).expect("offers name few candidates"),
+            epoch,
+            lease: self.settings.lease,
+            budget: held.budget.after(waited),
+            bound,
+            confidence,
+            evict,
+            held: waited,
+        };
+        Some((held.offer.attempt, Verdict::Admitted(admitted)))
+    }
+
+    fn stage(&self, now: Micros, place: &Place, held: &Held) -> (Stage, u64) {
+        match place {
+            Place::Engine(id) => {
+                (Stage::Leased { until: now + self.settings.lease }, self.engines[id].epoch)
+            }
+            Place::Standalone(_) => {
+                let budget = held.budget.e2e.unwrap_or(self.settings.budget);
+                (Stage::Awaited { until: held.offered_at + budget + budget }, 0)
+            }
+        }
+    }
+
+    fn enter(&mut self, place: &Place, id: RequestId, attempt: u32, entry: Entry) {
+        if let Some(until) = entry.until() {
+            self.timers.arm(until, Timer::Entry(place.clone(), id));
+        }
+        if let Place::Standalone(instance) = place {
+            self.standalone.entry(Arc::clone(instance)).or_default();
+            self.standalone_len += 1;
+        }
+        let ledger = self.ledger_mut(place).expect("a choice has a ledger");
+        // An older attempt that still runs there is about to be cancelled: one of the two counts.
+        let replaced = ledger.insert(id, entry);
+        self.current.insert(id, Current { attempt, at: Where::In(place.clone()) });
+        if let Some(replaced) = replaced {
+            self.close(id, replaced, Outcome::Censored);
+        }
+    }
+
+    pub(super) fn saw(&self, now: Micros, rank: Rank, candidate: usize) -> Saw {
+        let held = self.held.get(rank).expect("who is decided about is in the queue");
+        let in_system = match self.standing(now, held, candidate) {
+            Standing::Ready(view) => view.totals,
+            Standing::Interrupted | Standing::Draining | Standing::Gone | Standing::Unfit(_) => {
+                Totals::default()
+            }
+        };
+        let instance = match &held.offer.candidates[candidate].source {
+            Source::Watched(instance) => Arc::clone(instance),
+            Source::Passed(snapshot) => Arc::clone(&snapshot.instance),
+        };
+        let size = Size::of(&held.offer, candidate);
+        let Size { prompt, cached, max_tokens } = size;
+        Saw { instance, prompt, cached, max_tokens, budget: held.budget, in_system }
+    }
+}

@@ -1,0 +1,48 @@
+//! The pure admission controller: who gets in, and when the others may come back.
+//!
+//! A caller offers a request ([`Offer`]) and hears a [`Verdict`], at once or, when the request is
+//! held, later as an [`Effect`]. An admitted request is a *lease* until its engine says that it was
+//! submitted; from then on the engine's records are the truth, until they say that it has finished.
+//! Requests of callers without an engine are remembered until their outcome is observed.
+//!
+//! Promises of this crate:
+//! - It is deterministic: `now` and the generator are arguments, and nothing depends on the order of
+//!   a hash map. The same calls give the same answers.
+//! - What is knowable at admission is a type: a [`Policy`] sees a [`Problem`], and nothing in a
+//!   problem reaches what became of a request.
+//! - Memory is bounded by the configured numbers and by what the engines say they run.
+//!
+//! It knows no wire format, no address of an engine and no clock.
+
+mod check;
+mod controller;
+mod engine;
+mod entry;
+mod held;
+mod ledger;
+mod limit;
+mod offer;
+mod policy;
+mod rate;
+mod record;
+mod retry;
+mod settings;
+mod snapshot;
+mod timers;
+mod trace;
+mod verdict;
+mod view;
+
+pub use controller::{Controller, Effect};
+pub use engine::EngineId;
+pub use ledger::Totals;
+pub use limit::Limits;
+pub use offer::{Attempt, Budget, Candidate, Offer, Source};
+pub use policy::{AdmissionContext, Choice, Decision, EngineView, Policy, Problem, Shortage};
+pub use rate::RATE_DEFAULT;
+pub use record::{Ended, Event, How, Record, Step, Submitted};
+pub use settings::{BUDGET_MAX, PATIENCE_MAX, Settings};
+pub use snapshot::{EngineLimits, KvUsage, Phase, Sequence, Snapshot, StepCost, Tier};
+pub use trace::{Observation, Outcome, Saw, Trace, TracedVerdict};
+pub use verdict::{Admitted, Cause, Reason, Refused, Verdict};
+pub use view::{Counters, EngineStatus, View};

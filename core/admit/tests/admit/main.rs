@@ -1,0 +1,7 @@
+//! The controller from outside: scenarios of the domain, and a naive model.
+
+mod engines;
+mod model;
+mod offers;
+mod standalone;
+mod world;

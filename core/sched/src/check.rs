@@ -1,0 +1,35 @@
+//! The invariants, checked from outside the hot path.
+
+use std::collections::BTreeSet;
+
+use crate::{Phase, Scheduler, seq::Sequence};
+
+impl Scheduler {
+    /// Checks what must hold between any two calls.
+    ///
+    /// # Panics
+    /// - SC-5: a slot is not in exactly one of the free list and one running sequence.
+    /// - SC-6: a waiting sequence has a seat, or a running one has none.
+    /// - SC-7: the index does not name every sequence, once, where it is.
+    /// - KV-1, KV-2: see [`kv::Pool::check`].
+    pub fn check(&self) {
+        let seats = self.running.values().filter_map(|sequence| sequence.seat.as_ref());
+        self.pool.check(seats.clone().map(|seat| &seat.lease));
+
+        let mut slots = BTreeSet::new();
+        for slot in self.free_slots.iter().copied().chain(seats.map(|seat| seat.slot)) {
+            assert!(slots.insert(slot), "SC-5: {slot:?} twice");
+        }
+        assert_eq!(slots.len(), self.limits.slots as usize, "SC-5: slots lost");
+
+        let waits = |sequence: &Sequence| sequence.phase() == Phase::Waiting;
+        assert!(self.waiting.values().all(waits), "SC-6: a waiting sequence has a seat");
+        assert!(!self.running.values().any(waits), "SC-6: a running sequence has none");
+
+        for (key, sequence) in self.waiting.iter().chain(&self.running) {
+            assert_eq!(self.keys.get(&sequence.id), Some(key), "SC-7");
+            assert_eq!(*key, sequence.key(), "SC-7");
+        }
+        assert_eq!(self.keys.len(), self.waiting.len() + self.running.len(), "SC-7");
+    }
+}

@@ -1,0 +1,50 @@
+//! What the scheduler is told.
+
+use std::sync::Arc;
+
+use sample::Sampling;
+use units::{Micros, RequestId, Token};
+
+/// What was promised to a request. The order is the planning order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Tier {
+    /// Admitted with a latency bound.
+    Promised,
+    /// Admitted without: planned behind every promise.
+    BestEffort,
+}
+
+/// An input of the scheduler.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// Queue a request. Answered by `Accepted` or `Refused`.
+    Submit(Submission),
+    /// End a request wherever it is. Unknown ids are ignored: it may just have finished.
+    Cancel(RequestId),
+    /// Refuse what comes from now on; what is here finishes.
+    Drain,
+    /// End everything.
+    Stop,
+}
+
+/// A request, bounded and checked: the prompt is not empty, its ids are in the vocabulary, prompt
+/// and `max_tokens` fit the context together, `max_tokens` is at least 1.
+#[derive(Clone, Debug)]
+pub struct Submission {
+    /// Not in the system yet, or it is refused.
+    pub id: RequestId,
+    /// The prompt.
+    pub prompt: Arc<[Token]>,
+    /// How tokens are drawn.
+    pub sampling: Sampling,
+    /// Cap on sampled tokens.
+    pub max_tokens: u32,
+    /// What it was promised.
+    pub tier: Tier,
+    /// Whether the promiser in office counts it. If not, the scheduler's own cap applies.
+    pub leased: bool,
+    /// When it should be done.
+    pub deadline: Option<Micros>,
+    /// Best-effort requests that go back to the queue for it.
+    pub evict: Vec<RequestId>,
+}

@@ -1,0 +1,111 @@
+//! What one step does, and what came of it.
+
+use std::{ops::Range, sync::Arc};
+
+use sample::Sampling;
+use units::{RequestId, Slot, Span, Token};
+
+use crate::StepShape;
+
+/// One engine step. Owns everything it names, so that it outlives any change to the scheduler.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StepPlan {
+    /// Steps are numbered from 1.
+    pub number: u64,
+    /// Sequences that take a slot in this step. The engine forgets whatever the slot held.
+    pub joins: Vec<Join>,
+    /// Sequences that sample one more token each.
+    pub decodes: Vec<Decode>,
+    /// Pieces of prompts, in planning order.
+    pub prefills: Vec<Prefill>,
+    /// The step as its cost sees it.
+    pub shape: StepShape,
+    /// What the planner expects it to take.
+    pub predicted: Span,
+}
+
+/// A sequence takes a slot.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Join {
+    /// The slot it owns until it ends.
+    pub slot: Slot,
+    /// Whose it is.
+    pub id: RequestId,
+    /// How its tokens are drawn. A sequence that was preempted and joins again goes on with a
+    /// generator advanced past `sampled` draws.
+    pub sampling: Sampling,
+    /// Tokens it has sampled so far.
+    pub sampled: u32,
+}
+
+/// One more token of a running sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decode {
+    /// Where it lives.
+    pub slot: Slot,
+    /// Whose it is.
+    pub id: RequestId,
+    /// The last sampled token, whose KV this step computes.
+    pub token: Token,
+    /// The position of `token`.
+    pub position: u32,
+}
+
+/// A piece of a prompt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prefill {
+    /// Where it lives.
+    pub slot: Slot,
+    /// Whose it is.
+    pub id: RequestId,
+    /// The whole prompt (with what was sampled before a preemption).
+    pub prompt: Arc<[Token]>,
+    /// The piece of it that this step computes; its indices are the positions.
+    pub range: Range<usize>,
+    /// Whether the prompt ends here, so that the first token is sampled.
+    pub last: bool,
+}
+
+impl Prefill {
+    /// The tokens that this step computes.
+    #[must_use]
+    pub fn tokens(&self) -> &[Token] {
+        &self.prompt[self.range.clone()]
+    }
+}
+
+impl StepPlan {
+    /// Nothing to do.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.decodes.is_empty() && self.prefills.is_empty()
+    }
+
+    /// Rows of the backend's batch.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.decodes.len() + self.prefills.iter().map(|piece| piece.range.len()).sum::<usize>()
+    }
+}
+
+/// What a step produced.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StepOutcome {
+    /// One token for each decode and each last prefill of the plan, in the plan's order, decodes
+    /// first.
+    pub sampled: Vec<Sampled>,
+    /// How long it took.
+    pub took: Span,
+}
+
+/// One sampled token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sampled {
+    /// Whose it is.
+    pub id: RequestId,
+    /// The token.
+    pub token: Token,
+    /// Whether the answer ends with it: an end-of-turn token (said by the engine) or a completed stop
+    /// sequence (said by the text layer).
+    pub stop: bool,
+}

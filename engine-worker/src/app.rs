@@ -1,0 +1,305 @@
+//! Builds the worker, serves, drains.
+//!
+//! Sockets are bound first, then the model is loaded and measured; only then is anything served.
+
+use std::{
+    fs::File,
+    io,
+    net::{SocketAddr, TcpListener},
+    sync::{Arc, Mutex, OnceLock, PoisonError, mpsc},
+    thread,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::{Context as _, anyhow, bail};
+use proto::v1::engine_server::EngineServer;
+use sched::{Engine, Epochs, Limits, Scheduler, StepCost};
+use service::{clock::Clock, grpc, net, telemetry};
+use sha2::{Digest as _, Sha256};
+use text::{ChatTemplate, Tokenizer};
+use tokio::sync::{Semaphore, oneshot};
+use units::Span;
+
+use crate::{
+    backend::{self, Backend},
+    grpc::{EngineService, Facts},
+    hub::Hub,
+    metrics,
+    outlet::Outlets,
+    prepare::{Pantry, PantryLimits},
+    settings::{BackendKind, EngineSettings},
+    step_loop::{Message, StepLoop},
+    warmup,
+    watch::WatchDesk,
+};
+
+/// Records that a watcher may be behind.
+const RING_RECORDS: usize = 16_384;
+/// `Generate` calls beyond what the scheduler takes: they are on their way in or out.
+const GENERATE_MARGIN: usize = 64;
+/// How long a finished stream may take to leave after the drain.
+const FLUSH: Duration = Duration::from_millis(500);
+
+/// A worker that is ready to serve.
+pub struct App {
+    listener: TcpListener,
+    address: SocketAddr,
+    service: EngineService,
+    commands: mpsc::Sender<Message>,
+    hub: Arc<Hub>,
+    /// Completes when the engine thread ends.
+    engine_ended: oneshot::Receiver<()>,
+    drain: Duration,
+}
+
+impl App {
+    /// Binds the sockets, loads the model, measures it and starts the engine thread.
+    ///
+    /// # Errors
+    /// One line: a busy address, a broken model file, sizes that do not fit.
+    pub async fn build(settings: EngineSettings) -> anyhow::Result<Self> {
+        let listener = net::bind(settings.listen)?;
+        let metrics_listener = match settings.metrics_listen.as_str() {
+            "" => None,
+            address => {
+                let parsed = address.parse();
+                Some(net::bind(parsed.with_context(|| format!("metrics_listen: {address:?}"))?)?)
+            }
+        };
+        let clock = Clock::start();
+        let loading = settings.clone();
+        let backend = tokio::task::spawn_blocking(move || backend::load(&loading)).await??;
+        let limits = backend.sizes.limits(&settings);
+        let sha256 = hash_in_background(&settings);
+        tracing::info!(
+            model = backend.model.id,
+            slots = limits.slots,
+            context_tokens = limits.context_tokens,
+            "model loaded after {}",
+            Span::from(Duration::from_micros(clock.now().0))
+        );
+
+        let facts = Facts {
+            backend: backend.name,
+            model: backend.model.clone(),
+            created: unix_seconds(),
+            sha256,
+        };
+        let tokenizer = backend.tokenizer.clone();
+        let template = ChatTemplate::of(&*tokenizer).context("the model's chat template")?;
+        let thread = EngineThread::start(backend, limits, clock).await?;
+        let pantry = Arc::new(Mutex::new(pantry(&settings)));
+        if let Some(listener) = metrics_listener {
+            serve_metrics(listener, thread.hub.clone(), pantry.clone())?;
+        }
+        let address = listener.local_addr()?;
+        let instance = uuid::Uuid::now_v7().simple().to_string();
+        let service = EngineService {
+            commands: thread.commands.clone(),
+            watch: Arc::new(WatchDesk {
+                hub: thread.hub.clone(),
+                // Wall-clock microseconds: above every epoch of an earlier process.
+                epochs: Mutex::new(Epochs::new(unix_micros())),
+                clock,
+                instance,
+            }),
+            tokenizer,
+            template,
+            pantry,
+            hold: Span::from_millis(settings.prepared_ms),
+            context_tokens: limits.context_tokens,
+            preparing: Semaphore::new(settings.preparing_max),
+            generating: Arc::new(Semaphore::new(
+                limits.slots as usize + limits.waiting as usize + GENERATE_MARGIN,
+            )),
+            facts,
+        };
+        tracing::info!(%address, "ready after {}", Span(clock.now().0));
+        Ok(Self {
+            listener,
+            address,
+            service,
+            commands: thread.commands,
+            hub: thread.hub,
+            engine_ended: thread.ended,
+            drain: Duration::from_millis(settings.drain_ms),
+        })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `stop` completes; then refuses what is new, lets what runs finish for the drain
+    /// time, and ends the rest in band.
+    ///
+    /// # Errors
+    /// The listener fails, or the engine thread dies.
+    pub async fn run(self, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
+        let (router, health) = grpc::server()?;
+        health.set_serving::<EngineServer<EngineService>>().await;
+        let service = EngineServer::new(self.service)
+            .max_decoding_message_size(proto::MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(proto::MESSAGE_BYTES_MAX);
+        let (close, closed) = oneshot::channel::<()>();
+        let mut serving =
+            tokio::spawn(grpc::serve(router.add_service(service), self.listener, async {
+                drop(closed.await);
+            }));
+        tokio::select! {
+            () = stop => {}
+            served = &mut serving => return served?,
+            _ = self.engine_ended => bail!("the engine thread died"),
+        }
+
+        tracing::info!("draining");
+        health.set_not_serving::<EngineServer<EngineService>>().await;
+        drop(self.commands.send(Message::Drain));
+        if tokio::time::timeout(self.drain, idle(&self.hub)).await.is_err() {
+            tracing::warn!("ending what still runs");
+        }
+        drop(self.commands.send(Message::Stop));
+        let _ = close.send(());
+        // Watch streams have no end of their own, so the wait for open calls is bounded.
+        let _ = tokio::time::timeout(FLUSH, &mut serving).await;
+        serving.abort();
+        tracing::info!("stopped");
+        Ok(())
+    }
+}
+
+/// Returns when nothing runs or waits.
+async fn idle(hub: &Hub) {
+    let mut latest = hub.subscribe();
+    let empty = latest.wait_for(|it| it.snapshot.draining && it.snapshot.sequences.is_empty());
+    drop(empty.await);
+}
+
+fn pantry(settings: &EngineSettings) -> Pantry {
+    Pantry::new(PantryLimits {
+        requests: settings.prepared_max,
+        bytes: settings.prepared_mib << 20,
+        hold: Span::from_millis(settings.prepared_ms),
+    })
+}
+
+fn serve_metrics(
+    listener: TcpListener,
+    hub: Arc<Hub>,
+    pantry: Arc<Mutex<Pantry>>,
+) -> anyhow::Result<()> {
+    let handle = telemetry::start_metrics()?;
+    telemetry::serve_metrics(listener, handle)?;
+    tokio::spawn(async move {
+        let mut tick = tokio::time::interval(Duration::from_millis(500));
+        loop {
+            tick.tick().await;
+            let prepared = pantry.lock().unwrap_or_else(PoisonError::into_inner).len();
+            metrics::gauges(&hub.latest(), prepared);
+        }
+    });
+    Ok(())
+}
+
+/// The running engine thread.
+struct EngineThread {
+    commands: mpsc::Sender<Message>,
+    hub: Arc<Hub>,
+    ended: oneshot::Receiver<()>,
+}
+
+impl EngineThread {
+    /// Starts the thread and waits until its engine is made and measured.
+    async fn start(backend: Backend, limits: Limits, clock: Clock) -> anyhow::Result<Self> {
+        let (commands, inbox) = mpsc::channel();
+        let (started, ready) = oneshot::channel();
+        let (alive, ended) = oneshot::channel();
+        let run = move || {
+            let _alive = alive;
+            engine_thread(backend, limits, clock, inbox, started);
+        };
+        thread::Builder::new().name("engine".into()).spawn(run).context("cannot start a thread")?;
+        let hub = ready.await.map_err(|_| anyhow!("the engine thread died at its start"))??;
+        Ok(Self { commands, hub, ended })
+    }
+}
+
+fn engine_thread(
+    backend: Backend,
+    limits: Limits,
+    clock: Clock,
+    inbox: mpsc::Receiver<Message>,
+    started: oneshot::Sender<anyhow::Result<Arc<Hub>>>,
+) {
+    let Backend { tokenizer, cost, with_engine, .. } = backend;
+    // Taken once by whichever comes first: the loop, or a failure to make the engine.
+    let mut parts = Some((inbox, tokenizer));
+    let mut started = Some(started);
+    let outcome = with_engine(&mut |engine| {
+        let (Some((inbox, tokenizer)), Some(started)) = (parts.take(), started.take()) else {
+            return;
+        };
+        match prepare_loop(engine, cost, limits, clock, inbox, tokenizer) {
+            Ok(step_loop) => {
+                if started.send(Ok(step_loop.hub.clone())).is_ok() {
+                    step_loop.run(engine);
+                }
+            }
+            Err(error) => drop(started.send(Err(error))),
+        }
+    });
+    if let (Err(error), Some(started)) = (outcome, started) {
+        drop(started.send(Err(error)));
+    }
+}
+
+fn prepare_loop(
+    engine: &mut dyn Engine,
+    cost: Option<StepCost>,
+    limits: Limits,
+    clock: Clock,
+    inbox: mpsc::Receiver<Message>,
+    tokenizer: Arc<dyn Tokenizer>,
+) -> anyhow::Result<StepLoop> {
+    let cost = match cost {
+        Some(cost) => cost,
+        None => warmup::measure(engine, &limits, &clock).context("the first steps failed")?,
+    };
+    tracing::info!(?cost, "step cost");
+    let scheduler = Scheduler::new(limits, cost);
+    let now = clock.now();
+    let hub = Arc::new(Hub::new(now, scheduler.snapshot(now), RING_RECORDS));
+    Ok(StepLoop { inbox, scheduler, tokenizer, hub, clock, outlets: Outlets::default() })
+}
+
+/// Hashes the model file beside everything else: a large one takes minutes.
+fn hash_in_background(settings: &EngineSettings) -> Arc<OnceLock<String>> {
+    let hash = Arc::new(OnceLock::new());
+    let path = settings.model.clone().filter(|_| settings.backend == BackendKind::Llama);
+    if let Some(path) = path {
+        let hash = hash.clone();
+        thread::spawn(move || {
+            let mut hasher = Sha256::new();
+            match File::open(&path).and_then(|mut file| io::copy(&mut file, &mut hasher)) {
+                Ok(_) => {
+                    let hex: String =
+                        hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+                    drop(hash.set(hex));
+                }
+                Err(error) => tracing::warn!("cannot hash {}: {error}", path.display()),
+            }
+        });
+    }
+    hash
+}
+
+fn unix_micros() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX / 2)
+}
+
+fn unix_seconds() -> u64 {
+    unix_micros() / 1_000_000
+}

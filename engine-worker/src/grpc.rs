@@ -1,0 +1,300 @@
+//! The `Engine` service.
+
+use std::{
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc::Sender},
+    task::{Context, Poll},
+};
+
+use futures_util::Stream;
+use proto::v1::{self, engine_server::Engine};
+use sched::{Refusal, Submission};
+use text::{ChatTemplate, Message as ChatMessage, Tokenizer};
+use tokio::sync::{Semaphore, mpsc};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Code, Request, Response, Status, Streaming};
+use units::{RequestId, Span, Token, TokenCount};
+
+use crate::{
+    backend::ModelFacts,
+    outlet::{Answer, Outlet},
+    prepare::Pantry,
+    step_loop::Message,
+    submit::{Desk, invalid, request_id, stops, token_ids},
+    watch::{self, WatchDesk},
+    wire,
+};
+
+/// What the service needs.
+pub(crate) struct EngineService {
+    pub(crate) commands: Sender<Message>,
+    pub(crate) watch: Arc<WatchDesk>,
+    pub(crate) tokenizer: Arc<dyn Tokenizer>,
+    pub(crate) template: ChatTemplate,
+    pub(crate) pantry: Arc<Mutex<Pantry>>,
+    pub(crate) hold: Span,
+    pub(crate) context_tokens: u32,
+    /// Requests being prepared or waiting for it.
+    pub(crate) preparing: Semaphore,
+    /// Open `Generate` calls: what may be queued and run, and a margin for those on their way out.
+    pub(crate) generating: Arc<Semaphore>,
+    pub(crate) facts: Facts,
+}
+
+/// What `Info` says and does not change.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    pub(crate) backend: &'static str,
+    pub(crate) model: ModelFacts,
+    pub(crate) created: u64,
+    pub(crate) sha256: Arc<std::sync::OnceLock<String>>,
+}
+
+/// A refusal for lack of room, with the time to come back.
+fn exhausted(message: impl Into<String>) -> Status {
+    let mut status = Status::resource_exhausted(message);
+    let retry = tonic::metadata::MetadataValue::from_static("1000000");
+    status.metadata_mut().insert("retry-after-us", retry);
+    status
+}
+
+fn refused(refusal: &Refusal) -> Status {
+    match refusal {
+        Refusal::Duplicate => Status::new(Code::AlreadyExists, refusal.to_string()),
+        Refusal::QueueFull { .. } | Refusal::UnleasedFull { .. } => exhausted(refusal.to_string()),
+        Refusal::TooLarge { .. } => invalid("prompt", refusal),
+        Refusal::Draining => Status::unavailable(refusal.to_string()),
+    }
+}
+
+impl EngineService {
+    fn send(&self, message: Message) -> Result<(), Status> {
+        self.commands.send(message).map_err(|_| Status::unavailable("the engine thread is gone"))
+    }
+
+    fn pantry(&self) -> MutexGuard<'_, Pantry> {
+        self.pantry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The tokens of what `Prepare` got, made off the async threads.
+    async fn tokens(&self, input: v1::prepare_request::Input) -> Result<Arc<[Token]>, Status> {
+        use v1::prepare_request::Input;
+        let tokenizer = self.tokenizer.clone();
+        let work: Box<dyn FnOnce() -> Vec<Token> + Send> = match input {
+            Input::TokenIds(ids) => return token_ids(&ids.ids, tokenizer.vocabulary().len()),
+            Input::Text(text) => {
+                let segments = vec![text::Segment::User(text)];
+                Box::new(move || text::encode(&segments, &*tokenizer))
+            }
+            Input::Chat(chat) => {
+                let messages: Vec<ChatMessage> = chat
+                    .messages
+                    .into_iter()
+                    .map(|it| ChatMessage { role: it.role, content: it.content })
+                    .collect();
+                let rendered = self.template.render(&messages);
+                let segments = rendered.map_err(|error| invalid("messages", error))?;
+                Box::new(move || text::encode(&segments, &*tokenizer))
+            }
+        };
+        let tokens = tokio::task::spawn_blocking(work).await;
+        tokens
+            .map(Arc::from)
+            .map_err(|error| Status::internal(format!("the tokeniser failed: {error}")))
+    }
+
+    fn submission(
+        &self,
+        id: RequestId,
+        request: &v1::GenerateRequest,
+    ) -> Result<Submission, Status> {
+        let desk = Desk {
+            now: self.watch.clock.now(),
+            context_tokens: self.context_tokens,
+            // The random half of a fresh UUID.
+            seed: uuid::Uuid::now_v7().as_u64_pair().1,
+            honours: &|epoch| self.watch.honours(epoch),
+        };
+        desk.submission(request, self.prompt(id, request)?)
+    }
+
+    fn prompt(&self, id: RequestId, request: &v1::GenerateRequest) -> Result<Arc<[Token]>, Status> {
+        use v1::generate_request::Prompt;
+        match &request.prompt {
+            Some(Prompt::TokenIds(ids)) => token_ids(&ids.ids, self.tokenizer.vocabulary().len()),
+            Some(Prompt::Prepared(_)) => {
+                let kept = self.pantry().take(self.watch.clock.now(), id);
+                kept.ok_or_else(|| Status::not_found(format!("request {id} is not prepared")))
+            }
+            None => Err(invalid("prompt", "missing")),
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl Engine for EngineService {
+    type GenerateStream = Answers;
+    type WatchStream = ReceiverStream<Result<v1::WatchEvent, Status>>;
+
+    async fn prepare(
+        &self,
+        request: Request<v1::PrepareRequest>,
+    ) -> Result<Response<v1::PrepareResponse>, Status> {
+        let request = request.into_inner();
+        let id = request_id(&request.request_id)?;
+        let input = request.input.ok_or_else(|| invalid("input", "missing"))?;
+        let _place = self
+            .preparing
+            .try_acquire()
+            .map_err(|_| exhausted("too many requests are being prepared"))?;
+        let tokens = self.tokens(input).await?;
+        let length = u32::try_from(tokens.len()).map_err(|_| invalid("input", "it is too long"))?;
+        let room = self.context_tokens.saturating_sub(length);
+        if length == 0 {
+            return Err(invalid("input", "it has no tokens"));
+        }
+        let ids = request
+            .return_token_ids
+            .then(|| v1::TokenIds { ids: tokens.iter().map(|token| token.0).collect() });
+        if room > 0 {
+            let kept = self.pantry().keep(self.watch.clock.now(), id, tokens);
+            kept.map_err(|full| exhausted(full.to_string()))?;
+        }
+        Ok(Response::new(v1::PrepareResponse {
+            prompt_tokens: length,
+            cached_tokens: 0,
+            room_tokens: room,
+            kv_blocks: TokenCount(length).blocks().0,
+            held_us: self.hold.0,
+            engine_instance: self.watch.instance.clone(),
+            token_ids: ids,
+        }))
+    }
+
+    async fn generate(
+        &self,
+        request: Request<v1::GenerateRequest>,
+    ) -> Result<Response<Answers>, Status> {
+        let request = request.into_inner();
+        let id = request_id(&request.request_id)?;
+        let stops = stops(&request.stop)?;
+        let place = self.generating.clone().try_acquire_owned();
+        let place = place.map_err(|_| exhausted("too many requests are open"))?;
+        let submission = self.submission(id, &request)?;
+
+        let (listener, mut heard) = mpsc::unbounded_channel();
+        let outlet = Box::new(Outlet::new(stops, listener));
+        self.send(Message::Submit(Box::new(submission), outlet))?;
+        let mut cancel = CancelOnDrop { id, commands: Some(self.commands.clone()) };
+        let first = heard.recv().await;
+        let Some(first) = first else {
+            return Err(Status::unavailable("the engine thread is gone"));
+        };
+        if let Answer::Refused(refusal) = &first {
+            // Nothing of ours runs: the id may be somebody else's.
+            cancel.commands = None;
+            return Err(refused(refusal));
+        }
+        Ok(Response::new(Answers { first: Some(first), heard, cancel, _place: place }))
+    }
+
+    async fn watch(
+        &self,
+        request: Request<Streaming<v1::WatchRequest>>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        let events = watch::start(self.watch.clone(), request.into_inner()).await?;
+        Ok(Response::new(ReceiverStream::new(events)))
+    }
+
+    async fn control(
+        &self,
+        request: Request<v1::ControlRequest>,
+    ) -> Result<Response<v1::ControlResponse>, Status> {
+        use v1::control_request::Command;
+        match request.into_inner().command {
+            Some(Command::Drain(_)) => self.send(Message::Drain)?,
+            Some(Command::Cancel(cancel)) => {
+                self.send(Message::Cancel(request_id(&cancel.request_id)?))?;
+            }
+            None => return Err(invalid("command", "missing")),
+        }
+        Ok(Response::new(v1::ControlResponse {}))
+    }
+
+    async fn info(
+        &self,
+        _: Request<v1::InfoRequest>,
+    ) -> Result<Response<v1::InfoResponse>, Status> {
+        let now = self.watch.clock.now();
+        let published = self.watch.hub.latest();
+        let snapshot = &published.snapshot;
+        let model = &self.facts.model;
+        let vocabulary = u32::try_from(self.tokenizer.vocabulary().len()).unwrap_or(u32::MAX);
+        Ok(Response::new(v1::InfoResponse {
+            engine_instance: self.watch.instance.clone(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            model: Some(v1::ModelInfo {
+                id: model.id.clone(),
+                architecture: model.architecture.clone(),
+                sha256: self.facts.sha256.get().cloned().unwrap_or_default(),
+                file_bytes: model.file_bytes,
+                context_train_tokens: model.context_train,
+                vocabulary,
+                created: self.facts.created,
+            }),
+            backend: self.facts.backend.into(),
+            layout: "streams".into(),
+            scheduler: "continuous".into(),
+            planner_version: sched::PLANNER_VERSION.into(),
+            limits: Some(wire::limits(&snapshot.limits)),
+            cost: Some(wire::cost(&snapshot.cost)),
+            uptime_us: now.0,
+            heartbeat_age_us: now.since(published.at).0,
+            draining: snapshot.draining,
+            running: snapshot.running,
+            waiting: u32::try_from(snapshot.sequences.len()).unwrap_or(u32::MAX) - snapshot.running,
+            kv: Some(wire::kv(&snapshot.kv)),
+        }))
+    }
+}
+
+/// The events of one request. Dropping it cancels the request, wherever it is.
+pub(crate) struct Answers {
+    first: Option<Answer>,
+    heard: mpsc::UnboundedReceiver<Answer>,
+    cancel: CancelOnDrop,
+    _place: tokio::sync::OwnedSemaphorePermit,
+}
+
+impl Stream for Answers {
+    type Item = Result<v1::GenerateEvent, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let next = match self.first.take() {
+            Some(first) => Some(first),
+            None => match self.heard.poll_recv(context) {
+                Poll::Ready(next) => next,
+                Poll::Pending => return Poll::Pending,
+            },
+        };
+        if matches!(next, None | Some(Answer::Finished { .. })) {
+            self.cancel.commands = None;
+        }
+        Poll::Ready(next.and_then(wire::answer).map(Ok))
+    }
+}
+
+/// A client that leaves is an event, sent from here only.
+struct CancelOnDrop {
+    id: RequestId,
+    commands: Option<Sender<Message>>,
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        if let Some(commands) = self.commands.take() {
+            // A loop that is gone has cancelled everything.
+            let _ = commands.send(Message::Cancel(self.id));
+        }
+    }
+}

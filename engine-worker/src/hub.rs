@@ -1,0 +1,144 @@
+//! What the step loop publishes: numbered records in a bounded ring, and the latest snapshot.
+//!
+//! Records are never coalesced: a watcher reads on from where it stopped, or learns that the ring no
+//! longer reaches back that far. Snapshots are: only the latest exists.
+
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use sched::{Event, Snapshot};
+use tokio::sync::watch;
+use units::Micros;
+
+/// One numbered event. Tokens are not recorded: they are the answer, not the life of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Record {
+    pub(crate) number: u64,
+    pub(crate) at: Micros,
+    pub(crate) event: Event,
+}
+
+/// The state at one moment of the loop.
+#[derive(Clone, Debug)]
+pub(crate) struct Published {
+    /// When, on the engine's clock. The loop is alive as of then.
+    pub(crate) at: Micros,
+    /// The last record that the snapshot includes.
+    pub(crate) record: u64,
+    pub(crate) snapshot: Snapshot,
+}
+
+/// Where the step loop leaves what happened and watchers find it.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    ring: Mutex<Ring>,
+    latest: watch::Sender<Published>,
+}
+
+impl Hub {
+    /// A hub with an idle engine's snapshot and room for `records` records.
+    pub(crate) fn new(now: Micros, snapshot: Snapshot, records: usize) -> Self {
+        let ring = Ring { records: VecDeque::new(), room: records.max(1), last: 0 };
+        let (latest, _) = watch::channel(Published { at: now, record: 0, snapshot });
+        Self { ring: Mutex::new(ring), latest }
+    }
+
+    /// Takes what happened. Never waits for a watcher.
+    pub(crate) fn publish(&self, now: Micros, events: Vec<Event>, snapshot: Snapshot) {
+        let record = {
+            let mut ring = self.ring();
+            for event in events.into_iter().filter(is_recorded) {
+                ring.push(now, event);
+            }
+            ring.last
+        };
+        self.latest.send_replace(Published { at: now, record, snapshot });
+    }
+
+    /// Follows the latest snapshot.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Published> {
+        self.latest.subscribe()
+    }
+
+    /// The latest snapshot.
+    pub(crate) fn latest(&self) -> Published {
+        self.latest.borrow().clone()
+    }
+
+    /// At most `most` records after number `after`, or `None` if some of them are gone.
+    pub(crate) fn after(&self, after: u64, most: usize) -> Option<Vec<Record>> {
+        self.ring().after(after, most)
+    }
+
+    fn ring(&self) -> MutexGuard<'_, Ring> {
+        // Every critical section leaves the ring whole, so a panic elsewhere spoils nothing.
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A token is said 20 times a second by every sequence and tells nothing that the step record does not;
+/// the first one is the exception.
+fn is_recorded(event: &Event) -> bool {
+    match event {
+        Event::Token { first, .. } => *first,
+        Event::Refused { .. } => false,
+        Event::Accepted { .. }
+        | Event::Started { .. }
+        | Event::Finished { .. }
+        | Event::Step(_) => true,
+    }
+}
+
+#[derive(Debug)]
+struct Ring {
+    records: VecDeque<Record>,
+    room: usize,
+    last: u64,
+}
+
+impl Ring {
+    fn push(&mut self, at: Micros, event: Event) {
+        if self.records.len() == self.room {
+            self.records.pop_front();
+        }
+        self.last += 1;
+        self.records.push_back(Record { number: self.last, at, event });
+    }
+
+    fn after(&self, after: u64, most: usize) -> Option<Vec<Record>> {
+        let first = self.last + 1 - self.records.len() as u64;
+        if after > self.last || after.saturating_add(1) < first {
+            return None;
+        }
+        let skip = usize::try_from(after + 1 - first).expect("below the ring's length");
+        Some(self.records.iter().skip(skip).take(most).cloned().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use units::RequestId;
+
+    fn numbers(ring: &Ring, after: u64, most: usize) -> Option<Vec<u64>> {
+        let records = ring.after(after, most)?;
+        Some(records.iter().map(|record| record.number).collect())
+    }
+
+    #[test]
+    fn a_watcher_reads_on_or_learns_that_it_cannot() {
+        let mut ring = Ring { records: VecDeque::new(), room: 3, last: 0 };
+        assert_eq!(numbers(&ring, 0, 9), Some(vec![]));
+        for id in 0..5 {
+            ring.push(Micros(id), Event::Started { id: RequestId(id.into()) });
+        }
+        assert_eq!(numbers(&ring, 2, 9), Some(vec![3, 4, 5]));
+        assert_eq!(numbers(&ring, 2, 1), Some(vec![3]));
+        assert_eq!(numbers(&ring, 5, 9), Some(vec![]));
+        assert_eq!(numbers(&ring, 1, 9), None, "2 is gone");
+        assert_eq!(numbers(&ring, 6, 9), None, "of another engine's life");
+        assert_eq!(numbers(&ring, u64::MAX, 9), None);
+    }
+}

@@ -1,0 +1,29 @@
+//! The engine worker: the only process that knows the model, and the authority on what runs.
+//!
+//! ```text
+//! gRPC (tokio) --commands--> step loop (one OS thread) --text--> one channel a request --> gRPC
+//!      |                      scheduler + engine                                            ^
+//!      +-- Prepare: template, tokeniser (blocking pool)    records, snapshots --> hub ------+
+//! ```
+//!
+//! The step loop owns the llama.cpp context and the scheduler; nothing else touches either. It never
+//! waits for anybody: commands are drained between steps, text goes into channels that are bounded by
+//! each answer's own length.
+
+pub mod app;
+pub mod backend;
+pub mod settings;
+
+mod grpc;
+mod hub;
+mod metrics;
+mod outlet;
+mod prepare;
+mod step_loop;
+mod submit;
+mod warmup;
+mod watch;
+mod wire;
+
+pub use app::App;
+pub use settings::EngineSettings;

@@ -1,0 +1,26 @@
+//! The engine worker's process.
+
+use std::process::ExitCode;
+
+use engine_worker::{App, EngineSettings};
+
+fn main() -> ExitCode {
+    let settings: EngineSettings = match service::settings::load() {
+        Ok(settings) => settings,
+        Err(code) => return code,
+    };
+    match run(settings) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn run(settings: EngineSettings) -> anyhow::Result<()> {
+    service::telemetry::start_logs(&settings.logs)?;
+    let app = App::build(settings).await?;
+    app.run(async { drop(service::signal::shutdown().await) }).await
+}

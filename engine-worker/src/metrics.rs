@@ -1,0 +1,81 @@
+//! The engine's metrics. Labels come from fixed sets only.
+
+use metrics::{counter, gauge, histogram};
+use sched::{Event, FinishReason, Refusal, StepPlan, Tier};
+use units::Span;
+
+use crate::hub::Published;
+
+/// A step that the engine ran.
+pub(crate) fn step(plan: &StepPlan, took: Span) {
+    histogram!("cadence_engine_step_seconds").record(took.as_secs_f64());
+    histogram!("cadence_engine_step_rows")
+        .record(f64::from(plan.shape.decodes + plan.shape.prefill));
+    counter!("cadence_engine_prefill_tokens_total").increment(plan.shape.prefill.into());
+}
+
+/// What a step took outside the engine.
+pub(crate) fn overhead(took: Span) {
+    histogram!("cadence_engine_step_overhead_seconds").record(took.as_secs_f64());
+}
+
+/// What the scheduler said.
+pub(crate) fn event(event: &Event) {
+    match event {
+        Event::Accepted { tier, .. } => {
+            let tier = match tier {
+                Tier::Promised => "promised",
+                Tier::BestEffort => "best-effort",
+            };
+            counter!("cadence_engine_accepted_total", "tier" => tier).increment(1);
+        }
+        Event::Refused { refusal, .. } => {
+            counter!("cadence_engine_refused_total", "reason" => refused(refusal)).increment(1);
+        }
+        Event::Token { .. } => counter!("cadence_engine_generated_tokens_total").increment(1),
+        Event::Finished { reason, timings, .. } => {
+            counter!("cadence_engine_finished_total", "reason" => finished(reason)).increment(1);
+            if let Some(started) = timings.started {
+                histogram!("cadence_engine_queue_seconds").record(started.as_secs_f64());
+            }
+            if let Some(first) = timings.first_token {
+                histogram!("cadence_engine_first_token_seconds").record(first.as_secs_f64());
+            }
+        }
+        Event::Started { .. } | Event::Step(_) => {}
+    }
+}
+
+/// The gauges, read when somebody scrapes or asks.
+pub(crate) fn gauges(published: &Published, prepared: usize) {
+    let snapshot = &published.snapshot;
+    let waiting = snapshot.sequences.len() - snapshot.running as usize;
+    gauge!("cadence_engine_running").set(f64::from(snapshot.running));
+    gauge!("cadence_engine_waiting").set(waiting as f64);
+    gauge!("cadence_engine_prepared").set(prepared as f64);
+    gauge!("cadence_engine_kv_blocks", "state" => "held").set(f64::from(snapshot.kv.held.0));
+    gauge!("cadence_engine_kv_blocks", "state" => "free").set(f64::from(snapshot.kv.free.0));
+    gauge!("cadence_engine_step_cost_gain").set(snapshot.cost.gain);
+}
+
+fn refused(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::Duplicate => "duplicate",
+        Refusal::QueueFull { .. } => "queue-full",
+        Refusal::UnleasedFull { .. } => "unleased-full",
+        Refusal::TooLarge { .. } => "too-large",
+        Refusal::Draining => "draining",
+    }
+}
+
+fn finished(reason: &FinishReason) -> &'static str {
+    match reason {
+        FinishReason::Stop => "stop",
+        FinishReason::Length => "length",
+        FinishReason::Cancelled => "cancelled",
+        FinishReason::Deadline => "deadline",
+        FinishReason::Evicted => "evicted",
+        FinishReason::Shutdown => "shutdown",
+        FinishReason::Failed(_) => "failed",
+    }
+}

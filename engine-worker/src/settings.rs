@@ -1,0 +1,189 @@
+//! The engine worker's settings.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use clap::Args;
+use serde::Serialize;
+use service::{settings::Settings, telemetry::Logs};
+
+/// Which engine runs the steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BackendKind {
+    /// A GGUF model through llama.cpp.
+    Llama,
+    /// A cost model that sleeps and answers nonsense.
+    Mock,
+}
+
+/// Settings of the engine worker. 0 means "choose" where it says so.
+#[derive(Clone, Debug, Args, Serialize)]
+pub struct EngineSettings {
+    /// Where gRPC is served.
+    #[arg(long, default_value = "127.0.0.1:50051")]
+    pub listen: SocketAddr,
+    /// Where Prometheus may scrape; an empty value is off.
+    #[arg(long, default_value = "127.0.0.1:9051")]
+    pub metrics_listen: String,
+    /// What runs the steps.
+    #[arg(long, value_enum, default_value = "llama")]
+    pub backend: BackendKind,
+    /// The GGUF file.
+    #[arg(long)]
+    pub model: Option<PathBuf>,
+    /// The name that clients call the model by; empty: the file's name without its ending.
+    #[arg(long, default_value = "")]
+    pub model_id: String,
+    /// Layers on a GPU, for builds that have one.
+    #[arg(long, default_value_t = 999)]
+    pub gpu_layers: u32,
+    /// Threads of llama.cpp. 0: as many as this process may use processors.
+    #[arg(long, default_value_t = 0)]
+    pub threads: u32,
+
+    /// Sequences that run at once. 0: up to 16, as memory allows.
+    #[arg(long, default_value_t = 0)]
+    pub slots: u32,
+    /// Tokens that prompt and answer of a request have together. 0: up to 4096, as the model and
+    /// memory allow.
+    #[arg(long, default_value_t = 0)]
+    pub context_tokens: u32,
+    /// What the KV cache may take, in MiB, where slots and context are chosen.
+    #[arg(long, default_value_t = 2048)]
+    pub kv_mib: u64,
+    /// Rows of one backend batch.
+    #[arg(long, default_value_t = 512)]
+    pub batch_tokens: u32,
+    /// Prompt tokens in one step.
+    #[arg(long, default_value_t = 512)]
+    pub prefill_tokens: u32,
+    /// No step is planned whose predicted time is above this.
+    #[arg(long, default_value_t = 500)]
+    pub step_ms: u64,
+    /// Requests that may wait for a slot.
+    #[arg(long, default_value_t = 256)]
+    pub waiting_max: u32,
+    /// Requests in the system that admission has not let in. 0: as many as there are slots.
+    #[arg(long, default_value_t = 0)]
+    pub unleased_max: u32,
+
+    /// How long a prepared request is kept for its `Generate`.
+    #[arg(long, default_value_t = 10_000)]
+    pub prepared_ms: u64,
+    /// Prepared requests kept at once.
+    #[arg(long, default_value_t = 1024)]
+    pub prepared_max: usize,
+    /// Memory of prepared requests, in MiB.
+    #[arg(long, default_value_t = 64)]
+    pub prepared_mib: usize,
+    /// Requests being prepared or waiting for it.
+    #[arg(long, default_value_t = 64)]
+    pub preparing_max: usize,
+
+    /// How long running requests may go on after SIGTERM.
+    #[arg(long, default_value_t = 10_000)]
+    pub drain_ms: u64,
+
+    /// Mock: tokens of every answer; 0 goes on to the cap.
+    #[arg(long, default_value_t = 0)]
+    pub mock_answer_tokens: u32,
+    /// Mock: microseconds of any step.
+    #[arg(long, default_value_t = 4_000.0)]
+    pub mock_base_us: f64,
+    /// Mock: microseconds a decoding sequence adds.
+    #[arg(long, default_value_t = 4_000.0)]
+    pub mock_decode_us: f64,
+    /// Mock: microseconds a prompt token adds.
+    #[arg(long, default_value_t = 2_200.0)]
+    pub mock_prefill_us: f64,
+    /// Mock: microseconds an attended cell adds.
+    #[arg(long, default_value_t = 0.0)]
+    pub mock_cell_us: f64,
+
+    /// Logs.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub logs: Logs,
+}
+
+/// More sequences than this are a mistake: llama.cpp has the same bound.
+const SLOTS_MAX: u32 = 256;
+
+impl Settings for EngineSettings {
+    const SECTION: &'static str = "engine";
+    const BINARY: &'static str = "engine-worker";
+    const ABOUT: &'static str = "Runs a model: scheduler, KV core and llama.cpp in one process.";
+
+    fn check(&self) -> Result<(), String> {
+        let bad = |key: &str, rule: &str| Err(format!("{key}: {rule}"));
+        if self.backend == BackendKind::Llama && self.model.is_none() {
+            return bad("model", "the llama backend needs a GGUF file");
+        }
+        if self.slots > SLOTS_MAX {
+            return bad("slots", &format!("at most {SLOTS_MAX}"));
+        }
+        if self.batch_tokens < self.slots.max(1) || self.batch_tokens > 1 << 16 {
+            return bad("batch_tokens", "at least slots and at most 65536");
+        }
+        if self.prefill_tokens < 1 || self.prefill_tokens > self.batch_tokens {
+            return bad("prefill_tokens", "at least 1 and at most batch_tokens");
+        }
+        if self.context_tokens > 1 << 22 {
+            return bad("context_tokens", "at most 4194304");
+        }
+        if self.step_ms < 1 || self.waiting_max < 1 {
+            return bad("step_ms, waiting_max", "at least 1");
+        }
+        if self.prepared_max < 1 || self.preparing_max < 1 || self.prepared_mib < 1 {
+            return bad("prepared_max, prepared_mib, preparing_max", "at least 1");
+        }
+        let costs = [
+            ("mock_base_us", self.mock_base_us),
+            ("mock_decode_us", self.mock_decode_us),
+            ("mock_prefill_us", self.mock_prefill_us),
+            ("mock_cell_us", self.mock_cell_us),
+        ];
+        match costs.iter().find(|(_, cost)| !(0.0..=1e9).contains(cost)) {
+            Some((key, _)) => bad(key, "from 0 to 1e9"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::collections::BTreeMap;
+
+    use service::settings::{Request, read};
+
+    use super::*;
+
+    fn read_args(args: &[&str]) -> Result<EngineSettings, String> {
+        let args = ["engine-worker"].iter().chain(args).map(Into::into);
+        match read::<EngineSettings>(args, &BTreeMap::new()) {
+            Ok(Request::Run(settings)) => Ok(settings),
+            Ok(Request::Print(text)) => Err(text),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// The defaults, on the mock.
+    pub(crate) fn mock_settings() -> EngineSettings {
+        read_args(&["--backend", "mock"]).expect("the defaults hold")
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_named() {
+        for (args, key) in [
+            (&["--backend", "llama"][..], "model: "),
+            (&["--backend", "mock", "--slots", "300"], "slots: "),
+            (&["--backend", "mock", "--prefill-tokens", "513"], "prefill_tokens: "),
+            (&["--backend", "mock", "--batch-tokens", "0"], "batch_tokens: "),
+            (&["--backend", "mock", "--mock-base-us", "NaN"], "mock_base_us: "),
+            (&["--backend", "mock", "--mock-cell-us", "-1"], "unexpected argument"),
+        ] {
+            let error = read_args(args).expect_err("a mistake");
+            assert!(error.contains(key), "{error}");
+        }
+    }
+}

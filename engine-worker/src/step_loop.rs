@@ -1,0 +1,131 @@
+//! The step loop: the one thread that owns the engine and the scheduler.
+//!
+//! receive -> plan -> execute -> read -> commit -> publish, and again. With nothing to plan it sleeps
+//! until a command, a deadline or its next heartbeat.
+
+use std::{
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError, TryRecvError},
+    },
+    time::Duration,
+};
+
+use sched::{Command, Engine, Scheduler, Submission};
+use service::clock::Clock;
+use text::Tokenizer;
+use units::{RequestId, Span};
+
+use crate::{
+    hub::Hub,
+    metrics,
+    outlet::{Outlet, Outlets},
+};
+
+/// An idle loop says that it is alive this often.
+const HEARTBEAT: Span = Span::from_millis(200);
+
+/// What the loop is told.
+#[derive(Debug)]
+pub(crate) enum Message {
+    Submit(Box<Submission>, Box<Outlet>),
+    Cancel(RequestId),
+    Drain,
+    Stop,
+}
+
+/// Everything the loop owns but the engine.
+pub(crate) struct StepLoop {
+    pub(crate) inbox: Receiver<Message>,
+    pub(crate) scheduler: Scheduler,
+    pub(crate) tokenizer: Arc<dyn Tokenizer>,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) clock: Clock,
+    pub(crate) outlets: Outlets,
+}
+
+impl StepLoop {
+    /// Runs until every sender of commands is gone.
+    pub(crate) fn run(mut self, engine: &mut dyn Engine) {
+        let mut idle = true;
+        while self.receive(idle) {
+            idle = !self.step(engine);
+            self.publish();
+        }
+    }
+
+    /// Runs one step. Says whether there was one.
+    fn step(&mut self, engine: &mut dyn Engine) -> bool {
+        let planned_at = self.clock.now();
+        let plan = self.scheduler.plan_step(planned_at);
+        if plan.is_empty() {
+            return false;
+        }
+        let executed_at = self.clock.now();
+        let mut outcome = engine.execute(&plan);
+        let read_at = self.clock.now();
+        match &mut outcome {
+            Ok(outcome) => self.outlets.read(self.tokenizer.vocabulary(), outcome),
+            Err(error) => tracing::error!(step = plan.number, "step failed: {error}"),
+        }
+        metrics::step(&plan, read_at.since(executed_at));
+        self.scheduler.commit_step(self.clock.now(), plan, outcome);
+        self.publish();
+        let whole = self.clock.now().since(planned_at);
+        metrics::overhead(whole.saturating_sub(read_at.since(executed_at)));
+        true
+    }
+
+    /// Takes all commands that are there; when idle, waits for one until something is due. Says
+    /// whether anybody can still send any.
+    fn receive(&mut self, idle: bool) -> bool {
+        let mut next = if idle {
+            match self.inbox.recv_timeout(self.patience()) {
+                Ok(message) => Ok(message),
+                Err(RecvTimeoutError::Timeout) => return true,
+                Err(RecvTimeoutError::Disconnected) => return false,
+            }
+        } else {
+            self.inbox.try_recv()
+        };
+        loop {
+            match next {
+                Ok(message) => self.on_message(message),
+                Err(TryRecvError::Empty) => return true,
+                Err(TryRecvError::Disconnected) => return false,
+            }
+            next = self.inbox.try_recv();
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        let due = self.scheduler.next_deadline();
+        let wait = due.map_or(HEARTBEAT, |due| due.until(self.clock.now()).min(HEARTBEAT));
+        wait.into()
+    }
+
+    fn on_message(&mut self, message: Message) {
+        let command = match message {
+            Message::Submit(submission, outlet) => {
+                if !self.outlets.open(submission.id, *outlet) {
+                    return;
+                }
+                Command::Submit(*submission)
+            }
+            Message::Cancel(id) => Command::Cancel(id),
+            Message::Drain => Command::Drain,
+            Message::Stop => Command::Stop,
+        };
+        self.scheduler.on_command(self.clock.now(), command);
+    }
+
+    fn publish(&mut self) {
+        let now = self.clock.now();
+        let events = self.scheduler.drain_events();
+        for event in &events {
+            self.outlets.tell(event);
+            metrics::event(event);
+        }
+        self.hub.publish(now, events, self.scheduler.snapshot(now));
+    }
+}

@@ -1,0 +1,317 @@
+//! The worker over gRPC, on the mock.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use engine_worker::{App, EngineSettings};
+use proto::v1::{
+    self, engine_client::EngineClient, generate_event::Event as Heard, watch_event::Event as Seen,
+};
+use service::settings::{Request, read};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+    time::timeout,
+};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Code, Streaming, transport::Channel};
+use units::RequestId;
+
+struct Worker {
+    client: EngineClient<Channel>,
+    stop: oneshot::Sender<()>,
+    running: JoinHandle<anyhow::Result<()>>,
+}
+
+const FAST: &[&str] =
+    &["--mock-base-us", "200", "--mock-decode-us", "50", "--mock-prefill-us", "1"];
+const SLOW: &[&str] = &["--mock-base-us", "20000"];
+
+impl Worker {
+    async fn start(args: &[&str]) -> Self {
+        let fixed = ["engine-worker", "--backend", "mock", "--listen", "127.0.0.1:0"];
+        let args = fixed
+            .iter()
+            .chain(&["--metrics-listen", "", "--drain-ms", "50"])
+            .chain(args)
+            .map(Into::into);
+        let Ok(Request::Run(settings)) = read::<EngineSettings>(args, &BTreeMap::new()) else {
+            panic!("bad settings");
+        };
+        let app = App::build(settings).await.expect("a worker");
+        let channel = service::grpc::connect_lazily(&app.address().to_string()).expect("a channel");
+        let (stop, stopped) = oneshot::channel();
+        let running = tokio::spawn(app.run(async { drop(stopped.await) }));
+        Self { client: EngineClient::new(channel), stop, running }
+    }
+
+    async fn prepare(&mut self, id: u128, text: &str) -> v1::PrepareResponse {
+        let prepared = self.client.prepare(prepare(id, text)).await;
+        prepared.expect("prepared").into_inner()
+    }
+
+    /// Prepares and starts a request, and takes its `accepted`.
+    async fn generate(
+        &mut self,
+        request: v1::GenerateRequest,
+    ) -> Result<(Streaming<v1::GenerateEvent>, v1::Accepted), tonic::Status> {
+        let mut stream = self.client.generate(request).await?.into_inner();
+        match stream.message().await?.and_then(|it| it.event) {
+            Some(Heard::Accepted(accepted)) => Ok((stream, accepted)),
+            other => panic!("the first event is {other:?}"),
+        }
+    }
+
+    async fn settles(&mut self) -> v1::InfoResponse {
+        for _ in 0..200 {
+            let info = self.info().await;
+            if info.running + info.waiting == 0 {
+                return info;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("something still runs");
+    }
+
+    async fn info(&mut self) -> v1::InfoResponse {
+        self.client.info(v1::InfoRequest {}).await.expect("info").into_inner()
+    }
+
+    async fn watch(
+        &mut self,
+        hello: v1::Hello,
+    ) -> Result<(Streaming<v1::WatchEvent>, mpsc::Sender<v1::WatchRequest>), tonic::Status> {
+        let (say, said) = mpsc::channel(8);
+        let message = Some(v1::watch_request::Message::Hello(hello));
+        say.send(v1::WatchRequest { message }).await.expect("room");
+        let stream = self.client.watch(ReceiverStream::new(said)).await?.into_inner();
+        Ok((stream, say))
+    }
+
+    async fn stop(self) {
+        self.stop.send(()).expect("it runs");
+        let ended = timeout(Duration::from_secs(5), self.running).await.expect("it ends");
+        ended.expect("no panic").expect("no error");
+    }
+}
+
+fn id(id: u128) -> String {
+    RequestId(id).to_string()
+}
+
+fn prepare(number: u128, text: &str) -> v1::PrepareRequest {
+    v1::PrepareRequest {
+        request_id: id(number),
+        input: Some(v1::prepare_request::Input::Text(text.into())),
+        return_token_ids: false,
+    }
+}
+
+fn prepared(number: u128, max_tokens: u32) -> v1::GenerateRequest {
+    v1::GenerateRequest {
+        request_id: id(number),
+        prompt: Some(v1::generate_request::Prompt::Prepared(true)),
+        max_tokens,
+        ..Default::default()
+    }
+}
+
+fn promiser() -> v1::Hello {
+    let role = v1::hello::Role::Promiser.into();
+    v1::Hello { instance: "test".into(), role, ..Default::default() }
+}
+
+async fn collect(mut stream: Streaming<v1::GenerateEvent>) -> (String, v1::Finished) {
+    let mut text = String::new();
+    loop {
+        let event = stream.message().await.expect("no error").expect("an event");
+        match event.event {
+            Some(Heard::Delta(delta)) => text.push_str(&delta.text),
+            Some(Heard::Finished(finished)) => {
+                assert!(stream.message().await.expect("no error").is_none(), "finished is last");
+                return (text, finished);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_request_is_prepared_and_answered() {
+    let mut worker = Worker::start(FAST).await;
+    let told = worker.prepare(1, "four bytes a token").await;
+    assert_eq!((told.prompt_tokens, told.room_tokens, told.kv_blocks), (5, 4_091, 1));
+    let (stream, accepted) = worker.generate(prepared(1, 6)).await.expect("accepted");
+    assert_eq!((accepted.tier(), accepted.leased), (v1::Tier::BestEffort, false));
+    let (text, finished) = collect(stream).await;
+    assert_eq!(finished.reason(), v1::FinishReason::Length);
+    let usage = finished.usage.expect("usage");
+    assert_eq!((usage.prompt_tokens, usage.completion_tokens), (5, 6));
+    assert_eq!(text.split_whitespace().count(), 6);
+
+    // The same prompt gets the same text, and a stop string cuts it.
+    let word = text.split_whitespace().nth(2).expect("six words");
+    worker.prepare(2, "four bytes a token").await;
+    let stopping = v1::GenerateRequest { stop: vec![word.into()], ..prepared(2, 6) };
+    let (stream, _) = worker.generate(stopping).await.expect("accepted");
+    let (cut, finished) = collect(stream).await;
+    assert_eq!(finished.reason(), v1::FinishReason::Stop);
+    assert_eq!(cut, text[..text.find(word).expect("it is there")]);
+    worker.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_said_once_and_clearly() {
+    let mut worker = Worker::start(FAST).await;
+    let code =
+        |result: Result<_, tonic::Status>| result.map(|_: (_, _)| ()).map_err(|it| it.code());
+    assert_eq!(code(worker.generate(prepared(1, 5)).await), Err(Code::NotFound));
+    worker.prepare(1, "abc").await;
+    assert_eq!(code(worker.generate(prepared(1, 0)).await), Err(Code::InvalidArgument));
+    let foreign = v1::generate_request::Prompt::TokenIds(v1::TokenIds { ids: vec![1 << 30] });
+    let foreign = v1::GenerateRequest { prompt: Some(foreign), ..prepared(1, 5) };
+    assert_eq!(code(worker.generate(foreign).await), Err(Code::InvalidArgument));
+
+    let long = worker.prepare(2, &"x".repeat(4 * 4_096)).await;
+    assert_eq!((long.prompt_tokens, long.room_tokens), (4_096, 0));
+    assert_eq!(code(worker.generate(prepared(2, 5)).await), Err(Code::NotFound));
+
+    let bad = v1::PrepareRequest { request_id: "x".into(), ..prepare(1, "abc") };
+    let status = worker.client.prepare(bad).await.expect_err("a bad id");
+    let param = status.metadata().get("param").expect("it is named");
+    assert_eq!((status.code(), param.as_bytes()), (Code::InvalidArgument, &b"request_id"[..]));
+    let empty = worker.client.prepare(prepare(3, "")).await.expect_err("nothing to say");
+    assert_eq!(empty.code(), Code::InvalidArgument);
+    worker.stop().await;
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_frees_everything() {
+    let mut worker =
+        Worker::start(&[SLOW, &["--slots", "2", "--unleased-max", "9"]].concat()).await;
+    let mut open = Vec::new();
+    for number in 1..=4 {
+        worker.prepare(number, "abc").await;
+        open.push(worker.generate(prepared(number, 4_000)).await.expect("accepted"));
+    }
+    let info = worker.info().await;
+    assert_eq!(info.running + info.waiting, 4);
+    drop(open);
+    let info = worker.settles().await;
+    assert_eq!(info.kv.expect("kv").held, 0);
+    worker.stop().await;
+}
+
+#[tokio::test]
+async fn an_id_that_runs_is_refused_and_the_first_goes_on() {
+    let mut worker = Worker::start(&[SLOW, &["--unleased-max", "2"]].concat()).await;
+    worker.prepare(1, "abc").await;
+    let (first, _) = worker.generate(prepared(1, 8)).await.expect("accepted");
+    worker.prepare(1, "abc").await;
+    let second = worker.generate(prepared(1, 8)).await.expect_err("a duplicate");
+    assert_eq!(second.code(), Code::AlreadyExists);
+    let (_, finished) = collect(first).await;
+    assert_eq!(finished.usage.expect("usage").completion_tokens, 8);
+    worker.stop().await;
+}
+
+#[tokio::test]
+async fn requests_without_a_lease_are_capped() {
+    let mut worker = Worker::start(&[SLOW, &["--unleased-max", "1"]].concat()).await;
+    worker.prepare(1, "abc").await;
+    let _first = worker.generate(prepared(1, 4_000)).await.expect("accepted");
+    worker.prepare(2, "abc").await;
+    let second = worker.generate(prepared(2, 8)).await.expect_err("no lease");
+    assert_eq!(second.code(), Code::ResourceExhausted);
+    assert!(second.metadata().contains_key("retry-after-us"));
+    worker.stop().await;
+}
+
+#[tokio::test]
+async fn a_promiser_sees_everything_in_order_and_resumes() {
+    let mut worker = Worker::start(FAST).await;
+    let (mut seen, say) = worker.watch(promiser()).await.expect("granted");
+    let first = seen.message().await.expect("no error").and_then(|it| it.event);
+    let Some(Seen::Granted(granted)) = first else { panic!("{first:?}") };
+    assert!(granted.epoch > 0 && !granted.resumed);
+    let second = worker.watch(promiser()).await.expect_err("one promiser an engine");
+    assert_eq!(second.code(), Code::FailedPrecondition);
+
+    worker.prepare(1, "abc").await;
+    let tier = v1::Tier::Promised.into();
+    let admitted_as = Some(v1::AdmittedAs { tier, epoch: granted.epoch });
+    let request = v1::GenerateRequest { admitted_as, ..prepared(1, 3) };
+    let (stream, accepted) = worker.generate(request).await.expect("accepted");
+    assert_eq!((accepted.tier(), accepted.leased), (v1::Tier::Promised, true));
+    collect(stream).await;
+
+    let mut numbers = Vec::new();
+    let mut life = Vec::new();
+    while life.len() < 4 {
+        let event = timeout(Duration::from_secs(2), seen.message()).await.expect("in time");
+        match event.expect("no error").and_then(|it| it.event) {
+            Some(Seen::Record(record)) => {
+                numbers.push(record.number);
+                if let Some(v1::record::Event::Lifecycle(it)) = record.event {
+                    assert_eq!(it.request_id, id(1));
+                    life.push(match it.event.expect("an event") {
+                        v1::lifecycle::Event::Submitted(_) => "submitted",
+                        v1::lifecycle::Event::Started(_) => "started",
+                        v1::lifecycle::Event::FirstToken(_) => "first token",
+                        v1::lifecycle::Event::Finished(_) => "finished",
+                    });
+                }
+            }
+            Some(Seen::Snapshot(_) | Seen::Ping(_)) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(life, ["submitted", "started", "first token", "finished"]);
+    assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
+
+    // Gone and back: the epoch is free at once, and the records go on.
+    drop((seen, say));
+    let again = v1::Hello {
+        resume_after_record: Some(2),
+        resume_engine_instance: granted.engine_instance,
+        ..promiser()
+    };
+    let (mut seen, _say) = loop {
+        match worker.watch(again.clone()).await {
+            Ok(watch) => break watch,
+            Err(status) => assert_eq!(status.code(), Code::FailedPrecondition),
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    let first = seen.message().await.expect("no error").and_then(|it| it.event);
+    let Some(Seen::Granted(regranted)) = first else { panic!("{first:?}") };
+    assert!(regranted.resumed && regranted.epoch > granted.epoch);
+    let next = seen.message().await.expect("no error").and_then(|it| it.event);
+    assert!(matches!(&next, Some(Seen::Record(record)) if record.number == 3), "{next:?}");
+    worker.stop().await;
+}
+
+#[tokio::test]
+async fn a_stop_ends_streams_in_band() {
+    let mut worker = Worker::start(SLOW).await;
+    worker.prepare(1, "abc").await;
+    let (stream, _) = worker.generate(prepared(1, 4_000)).await.expect("accepted");
+    let reading = tokio::spawn(collect(stream));
+    worker.stop().await;
+    let (_, finished) = reading.await.expect("a finished event");
+    assert_eq!(finished.reason(), v1::FinishReason::Shutdown);
+}
+
+#[tokio::test]
+async fn who_waits_past_the_budget_is_told() {
+    let mut worker =
+        Worker::start(&[SLOW, &["--slots", "1", "--unleased-max", "9"]].concat()).await;
+    worker.prepare(1, "abc").await;
+    let _runs = worker.generate(prepared(1, 4_000)).await.expect("accepted");
+    worker.prepare(2, "abc").await;
+    let budget = Some(v1::Budget { e2e_us: Some(80_000), ttft_us: None });
+    let late = v1::GenerateRequest { budget, ..prepared(2, 8) };
+    let (stream, _) = worker.generate(late).await.expect("accepted");
+    let (_, finished) = collect(stream).await;
+    assert_eq!(finished.reason(), v1::FinishReason::Deadline);
+    worker.stop().await;
+}

@@ -1,0 +1,198 @@
+//! The application: build it from settings and a listener, run it until it is told to stop.
+
+use std::{
+    net::{SocketAddr, TcpListener},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use metrics_exporter_prometheus::PrometheusHandle;
+use service::clock::Clock;
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tracing::{info, warn};
+
+use crate::{
+    drain::{Drain, Phase},
+    error::ApiError,
+    fallback::LocalCap,
+    metrics,
+    probe::{self, Health, Served, State},
+    server,
+    settings::Settings,
+    upstream::{Admission, Engine},
+};
+
+/// How long answers get to tell their clients that the process ends.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How often a draining process looks whether it is done.
+const DRAIN_BEAT: Duration = Duration::from_millis(20);
+
+/// What all threads share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
+    pub(crate) clock: Clock,
+    pub(crate) health: Arc<Health>,
+    pub(crate) local_cap: LocalCap,
+    pub(crate) drain: Drain,
+    pub(crate) flights: Flights,
+    pub(crate) metrics: PrometheusHandle,
+}
+
+/// Chat requests in flight.
+#[derive(Debug, Default)]
+pub(crate) struct Flights(AtomicUsize);
+
+impl Flights {
+    pub(crate) fn begin(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn end(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What one HTTP worker thread works with: the shared part, and connections of its own.
+#[derive(Debug)]
+pub(crate) struct Gateway {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) engines: Vec<Engine>,
+    pub(crate) admission: Admission,
+}
+
+impl Gateway {
+    /// Must be called on the worker's runtime.
+    pub(crate) fn connect(shared: Arc<Shared>) -> Self {
+        let (engines, admission) =
+            upstreams(&shared.settings).expect("the addresses were checked when the app was built");
+        Self { shared, engines, admission }
+    }
+
+    /// Index of the engine that serves now, and what it serves.
+    ///
+    /// # Errors
+    /// None is up.
+    pub(crate) fn serving_engine(&self) -> Result<(usize, Arc<Served>), ApiError> {
+        self.shared.health.first_up().ok_or_else(|| {
+            let reason = match self.shared.health.best_engine().state {
+                State::Unknown => "it has not answered yet",
+                State::Stuck => "it makes no progress",
+                State::Draining => "it is shutting down",
+                State::Up | State::Detached | State::Down => "it does not answer",
+            };
+            ApiError::EngineDown { reason: reason.into() }
+        })
+    }
+}
+
+fn upstreams(settings: &Settings) -> anyhow::Result<(Vec<Engine>, Admission)> {
+    let engines = settings.engine.iter().map(|address| Engine::at(address));
+    let engines = engines.collect::<Result<_, _>>().context("engine")?;
+    Ok((engines, Admission::at(&settings.admission).context("admission")?))
+}
+
+/// The gateway, ready to serve.
+#[derive(Debug)]
+pub struct App {
+    shared: Arc<Shared>,
+    listener: TcpListener,
+    address: SocketAddr,
+    engines: Vec<Engine>,
+    admission: Admission,
+}
+
+impl App {
+    /// Prepares to serve on `listener`, which is bound and non-blocking; `metrics` renders what
+    /// `GET /metrics` shows. Must be called inside a multi-threaded tokio runtime.
+    ///
+    /// # Errors
+    /// An upstream's address is not one.
+    pub fn build(
+        settings: Settings,
+        listener: TcpListener,
+        metrics: PrometheusHandle,
+    ) -> anyhow::Result<Self> {
+        metrics::describe();
+        let address = listener.local_addr().context("the listener is not bound")?;
+        let (engines, admission) = upstreams(&settings)?;
+        let shared = Shared {
+            clock: Clock::start(),
+            health: Arc::new(Health::new(engines.len())),
+            local_cap: LocalCap::new(&settings),
+            drain: Drain::new(),
+            flights: Flights::default(),
+            metrics,
+            settings,
+        };
+        Ok(Self { shared: Arc::new(shared), listener, address, engines, admission })
+    }
+
+    /// Where HTTP is served.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `stop` completes, then drains: `/ready` and new chat requests get 503 while
+    /// running answers finish or, past the limit, are told in band.
+    ///
+    /// # Errors
+    /// The server cannot be started, or fails.
+    pub async fn run(self, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
+        let Self { shared, listener, engines, admission, .. } = self;
+        let probes = probe::run(Arc::clone(&shared.health), engines, admission, shared.clock);
+        let server = server::start(&shared, listener)?;
+        let handle = server.handle();
+        let mut serving = tokio::spawn(server);
+        let watching = async {
+            tokio::select! {
+                () = probes => {}
+                () = drain(&shared, stop) => {}
+            }
+        };
+        tokio::select! {
+            outcome = &mut serving => {
+                outcome.context("the HTTP server died")?.context("the HTTP server failed")?;
+                anyhow::bail!("the HTTP server stopped by itself");
+            }
+            () = watching => {}
+        }
+        handle.stop(true).await;
+        serving.await.context("the HTTP server died")?.context("the HTTP server failed")
+    }
+}
+
+/// Waits for `stop`, then until the answers that run are done, one way or the other.
+async fn drain(shared: &Shared, stop: impl Future<Output = ()>) {
+    stop.await;
+    shared.drain.enter(Phase::Draining);
+    info!(in_flight = shared.flights.count(), "draining");
+    let begun = Instant::now();
+    let settings = &shared.settings;
+    let limit = begun + Duration::from_millis(settings.drain_timeout_ms);
+    if !empty(shared, limit).await {
+        warn!(in_flight = shared.flights.count(), "telling the answers that still run");
+        shared.drain.enter(Phase::Ending);
+        empty(shared, Instant::now() + LAST_WORDS).await;
+    }
+    sleep_until(begun + Duration::from_millis(settings.drain_grace_ms)).await;
+}
+
+/// Whether nothing was in flight before `limit`.
+async fn empty(shared: &Shared, limit: Instant) -> bool {
+    let poll = async {
+        while shared.flights.count() > 0 {
+            sleep(DRAIN_BEAT).await;
+        }
+    };
+    timeout_at(limit, poll).await.is_ok()
+}

@@ -1,0 +1,318 @@
+//! Everything that can go wrong, and how a client hears of it.
+//!
+//! Before the first byte of an answer an error is an HTTP status with a JSON envelope; after it, the
+//! same envelope is an event of the stream.
+
+use actix_web::{
+    HttpResponse, HttpResponseBuilder, ResponseError,
+    http::{StatusCode, header},
+};
+use serde::Serialize;
+use units::Span;
+
+/// Clients of the OpenAI SDKs ignore longer waits, and take zero as "at once".
+const RETRY_AFTER_MAX: Span = Span::from_secs(59);
+/// What a refusal of our own advises, before jitter.
+const RETRY_SOON: Span = Span::from_secs(1);
+
+const INVALID: &str = "invalid_request_error";
+const OVERLOADED: &str = "overloaded_error";
+const SERVER: &str = "server_error";
+const TIMEOUT: &str = "timeout_error";
+
+const UNAVAILABLE: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
+const FAULT: StatusCode = StatusCode::INTERNAL_SERVER_ERROR;
+
+/// Why a request is not answered, or not to its end.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum ApiError {
+    /// The request is wrong. `param` names the field or header.
+    #[error("{message}")]
+    Invalid { message: String, param: Option<String>, code: Option<&'static str> },
+    #[error("the model {model:?} does not exist")]
+    ModelNotFound { model: String },
+    // Client libraries know this case by these words.
+    #[error(
+        "This model's maximum context length is {context} tokens. However, you requested {} tokens \
+         ({prompt} in the messages, {completion} in the completion). Please reduce the length of the \
+         messages or completion.",
+        u64::from(*prompt) + completion
+    )]
+    ContextLength { context: u32, prompt: u32, completion: u64 },
+    #[error("there is nothing at this path")]
+    NoRoute,
+    #[error("this path answers only to {allow}")]
+    Method { allow: &'static str },
+    #[error("the body must be JSON, with content-type application/json")]
+    ContentType,
+    #[error("the body is longer than {limit_bytes} bytes")]
+    BodyTooLarge { limit_bytes: usize },
+    #[error("the body did not arrive within {limit}")]
+    BodyTimeout { limit: Span },
+    /// Admission's verdict.
+    #[error("{}", .0.message)]
+    Refused(Box<Refusal>),
+    /// The engine's queues are full.
+    #[error("the engine is busy: {message}")]
+    EngineBusy { message: String, retry_after: Option<Span> },
+    #[error("the engine is not available: {reason}")]
+    EngineDown { reason: String },
+    #[error("the admission service is not available")]
+    NoAdmission,
+    #[error("this server is shutting down")]
+    Draining,
+    #[error("the time budget ran out")]
+    Deadline,
+    #[error("the engine did not answer within {limit}")]
+    EngineTimeout { limit: Span },
+    #[error("the answer made way for promised work and ran out of time")]
+    Evicted,
+    #[error("the answer was cancelled")]
+    Cancelled,
+    #[error("the engine failed: {message}")]
+    EngineFailed { message: String },
+    #[error("the connection to the engine was lost")]
+    Cut,
+    /// A fault of ours; the log says which.
+    #[error("internal error")]
+    Internal,
+}
+
+/// A refusal by the admission service.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Refusal {
+    pub(crate) status: StatusCode,
+    pub(crate) message: String,
+    pub(crate) code: &'static str,
+    pub(crate) retry_after: Span,
+    /// No wait can help.
+    pub(crate) permanent: bool,
+    pub(crate) slo: SloDetail,
+}
+
+/// The numbers behind a refusal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct SloDetail {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) bound_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) budget_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) max_tokens_that_fit: Option<u32>,
+}
+
+/// `{"error": {...}}`
+#[derive(Debug, Serialize)]
+pub(crate) struct Envelope<'a> {
+    error: Body<'a>,
+}
+
+#[derive(Debug, Serialize)]
+struct Body<'a> {
+    message: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    param: Option<&'a str>,
+    code: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slo: Option<SloDetail>,
+}
+
+/// How an error looks on the wire.
+struct Shape<'a> {
+    status: StatusCode,
+    kind: &'static str,
+    code: Option<&'static str>,
+    param: Option<&'a str>,
+}
+
+impl<'a> Shape<'a> {
+    const fn new(status: StatusCode, kind: &'static str, code: &'static str) -> Self {
+        Self { status, kind, code: Some(code), param: None }
+    }
+
+    const fn invalid(status: StatusCode, code: &'static str) -> Self {
+        Self::new(status, INVALID, code)
+    }
+
+    const fn about(mut self, param: &'a str) -> Self {
+        self.param = Some(param);
+        self
+    }
+}
+
+impl ApiError {
+    /// The request's field or header `param` is wrong.
+    pub(crate) fn invalid(param: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::Invalid { message: message.into(), param: Some(param.into()), code: None }
+    }
+
+    fn shape(&self) -> Shape<'_> {
+        use StatusCode as S;
+        match self {
+            Self::Invalid { code, param, .. } => {
+                let param = param.as_deref();
+                Shape { status: S::BAD_REQUEST, kind: INVALID, code: *code, param }
+            }
+            Self::ModelNotFound { .. } => {
+                Shape::invalid(S::NOT_FOUND, "model_not_found").about("model")
+            }
+            Self::ContextLength { .. } => {
+                Shape::invalid(S::BAD_REQUEST, "context_length_exceeded").about("messages")
+            }
+            Self::NoRoute => Shape::invalid(S::NOT_FOUND, "not_found"),
+            Self::Method { .. } => Shape::invalid(S::METHOD_NOT_ALLOWED, "method_not_allowed"),
+            Self::ContentType => {
+                Shape::invalid(S::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type")
+            }
+            Self::BodyTooLarge { .. } => Shape::invalid(S::PAYLOAD_TOO_LARGE, "request_too_large"),
+            Self::BodyTimeout { .. } => Shape::new(S::REQUEST_TIMEOUT, TIMEOUT, "request_timeout"),
+            Self::Refused(refusal) if refusal.status == S::BAD_REQUEST => {
+                Shape::invalid(refusal.status, refusal.code)
+            }
+            Self::Refused(refusal) => Shape::new(refusal.status, OVERLOADED, refusal.code),
+            Self::EngineBusy { .. } => Shape::new(UNAVAILABLE, OVERLOADED, "engine_busy"),
+            Self::EngineDown { .. } => Shape::new(UNAVAILABLE, SERVER, "engine_unavailable"),
+            Self::NoAdmission => Shape::new(UNAVAILABLE, OVERLOADED, "admission_unavailable"),
+            Self::Draining => Shape::new(UNAVAILABLE, SERVER, "draining"),
+            Self::Evicted => Shape::new(UNAVAILABLE, OVERLOADED, "evicted"),
+            Self::Cancelled => Shape::new(UNAVAILABLE, SERVER, "cancelled"),
+            Self::Cut => Shape::new(UNAVAILABLE, SERVER, "engine_lost"),
+            Self::Deadline => Shape::new(S::GATEWAY_TIMEOUT, TIMEOUT, "deadline_exceeded"),
+            Self::EngineTimeout { .. } => Shape::new(S::GATEWAY_TIMEOUT, TIMEOUT, "engine_timeout"),
+            Self::EngineFailed { .. } => Shape::new(FAULT, SERVER, "engine_failed"),
+            Self::Internal => Shape::new(FAULT, SERVER, "internal_error"),
+        }
+    }
+
+    /// The code, for logs and metrics: one of a fixed set.
+    pub(crate) fn code(&self) -> &'static str {
+        self.shape().code.unwrap_or("invalid")
+    }
+
+    /// The JSON that tells it.
+    pub(crate) fn envelope(&self) -> Envelope<'_> {
+        let Shape { kind, code, param, .. } = self.shape();
+        let slo =
+            if let Self::Refused(refusal) = self { refusal.slo } else { SloDetail::default() };
+        let slo = (slo != SloDetail::default()).then_some(slo);
+        Envelope { error: Body { message: self.to_string(), kind, param, code, slo } }
+    }
+
+    /// When to come back, for answers that invite to: 1 s to 59 s.
+    fn retry_after(&self) -> Option<Span> {
+        let status = self.shape().status;
+        let wait = if let Self::Refused(refusal) = self {
+            (status != StatusCode::BAD_REQUEST).then_some(refusal.retry_after)
+        } else if let Self::EngineBusy { retry_after: Some(wait), .. } = self {
+            Some(*wait)
+        } else {
+            let soon = RETRY_SOON.mul_f64(1.0 + 2.0 * rand::random::<f64>());
+            (status == UNAVAILABLE).then_some(soon)
+        };
+        wait.map(|wait| wait.clamp(RETRY_SOON, RETRY_AFTER_MAX))
+    }
+
+    /// Whether the connection is not worth keeping: what is left of a body would have to be read, or
+    /// this process is about to end.
+    fn closes(&self) -> bool {
+        matches!(self, Self::BodyTooLarge { .. } | Self::BodyTimeout { .. } | Self::Draining)
+    }
+
+    fn headers(&self, response: &mut HttpResponseBuilder) {
+        if let Some(wait) = self.retry_after() {
+            let millis = wait.0.div_ceil(1_000);
+            response.insert_header((header::RETRY_AFTER, millis.div_ceil(1_000)));
+            response.insert_header(("retry-after-ms", millis));
+        }
+        if matches!(self, Self::Refused(refusal) if refusal.permanent) {
+            response.insert_header(("x-should-retry", "false"));
+        }
+        if let Self::Method { allow } = self {
+            response.insert_header((header::ALLOW, *allow));
+        }
+        if self.closes() {
+            response.force_close();
+        }
+    }
+}
+
+impl ResponseError for ApiError {
+    fn status_code(&self) -> StatusCode {
+        self.shape().status
+    }
+
+    fn error_response(&self) -> HttpResponse {
+        let mut response = HttpResponse::build(self.status_code());
+        self.headers(&mut response);
+        response.json(self.envelope())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(retry_after: Span) -> Refusal {
+        Refusal {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            message: "8 of 8 requests".into(),
+            code: "overloaded_requests",
+            retry_after,
+            permanent: false,
+            slo: SloDetail::default(),
+        }
+    }
+
+    fn header(error: &ApiError, name: &str) -> Option<String> {
+        let response = error.error_response();
+        Some(response.headers().get(name)?.to_str().expect("text").to_owned())
+    }
+
+    #[test]
+    fn the_envelope_has_every_member_and_no_other() {
+        let json = |error: &ApiError| serde_json::to_string(&error.envelope()).expect("JSON");
+        assert_eq!(
+            json(&ApiError::invalid("top_p", "top_p must be a number")),
+            r#"{"error":{"message":"top_p must be a number","type":"invalid_request_error","param":"top_p","code":null}}"#
+        );
+        let mut refusal = refusal(Span::ZERO);
+        refusal.slo.max_tokens_that_fit = Some(7);
+        assert_eq!(
+            json(&ApiError::Refused(Box::new(refusal))),
+            r#"{"error":{"message":"8 of 8 requests","type":"overloaded_error","param":null,"code":"overloaded_requests","slo":{"max_tokens_that_fit":7}}}"#
+        );
+    }
+
+    #[test]
+    fn a_wait_is_between_1_and_59_seconds() {
+        for (wait, secs, millis) in [
+            (Span::ZERO, "1", "1000"),
+            (Span(1_500_001), "2", "1501"),
+            (Span::from_secs(3_600), "59", "59000"),
+        ] {
+            let error = ApiError::Refused(Box::new(refusal(wait)));
+            assert_eq!(header(&error, "retry-after").as_deref(), Some(secs));
+            assert_eq!(header(&error, "retry-after-ms").as_deref(), Some(millis));
+        }
+        let own = header(&ApiError::NoAdmission, "retry-after").expect("a wait");
+        assert!(["1", "2", "3"].contains(&own.as_str()), "{own}");
+        assert_eq!(header(&ApiError::Internal, "retry-after"), None);
+    }
+
+    #[test]
+    fn what_can_never_fit_does_not_invite_to_retry() {
+        let never =
+            Refusal { status: StatusCode::BAD_REQUEST, permanent: true, ..refusal(Span::ZERO) };
+        let never = ApiError::Refused(Box::new(never));
+        assert_eq!(header(&never, "retry-after"), None);
+        assert_eq!(header(&never, "x-should-retry").as_deref(), Some("false"));
+    }
+
+    #[test]
+    fn the_context_error_has_the_words_that_clients_know() {
+        let error = ApiError::ContextLength { context: 100, prompt: 120, completion: 16 };
+        let message = error.to_string();
+        assert!(message.starts_with("This model's maximum context length is 100 tokens. However, you requested 136 tokens"), "{message}");
+    }
+}

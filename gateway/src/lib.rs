@@ -1,0 +1,35 @@
+//! OpenAI-compatible HTTP in front of the engine.
+//!
+//! A chat request is read and checked (`openai`), prepared by the engine, admitted by the admission
+//! service and submitted to the engine (`entry`); its text (`generation`) is framed as JSON or as
+//! server-sent events (`sse`).
+//! Nothing goes out before the engine has accepted the request, so that every earlier failure keeps
+//! its HTTP status; every later one is told in band. Dropping the HTTP connection drops the gRPC call,
+//! and that cancels the request in every phase.
+//!
+//! The gateway keeps no state that matters: any number of them may stand before one engine. Each HTTP
+//! worker thread has its own gRPC connections, so a token never changes threads between the engine's
+//! socket and the client's.
+
+mod app;
+mod body;
+mod cors;
+mod drain;
+mod edge;
+mod entry;
+mod error;
+mod fallback;
+mod generation;
+mod metrics;
+mod openai;
+mod probe;
+mod route;
+mod server;
+mod settings;
+mod slo;
+mod sse;
+mod stall;
+mod upstream;
+
+pub use app::App;
+pub use settings::{Fallback, OverloadStatus, Settings};

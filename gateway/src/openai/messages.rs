@@ -1,0 +1,152 @@
+//! The conversation.
+//!
+//! Rules: text parts are joined without a separator; `developer` is `system`; only an assistant may
+//! have no content, which reads as none; the order of roles is the chat template's concern. What an
+//! assistant's `tool_calls` or a message's `name` say is not shown to the model.
+
+use proto::v1::ChatMessage;
+use serde_json::Value;
+
+use super::fields::{Fields, wrong};
+use crate::error::ApiError;
+
+/// Takes the member `messages`.
+///
+/// # Errors
+/// Missing, empty, or a message that is not one.
+pub(super) fn take(request: &mut Fields) -> Result<Vec<ChatMessage>, ApiError> {
+    let messages = request.list("messages")?.ok_or_else(|| request.must("messages", "be given"))?;
+    if messages.is_empty() {
+        return Err(ApiError::Invalid {
+            message: "messages must not be empty".into(),
+            param: Some("messages".into()),
+            code: Some("empty_array"),
+        });
+    }
+    let message = |(index, value)| message(value, &format!("messages[{index}]"));
+    messages.into_iter().enumerate().map(message).collect()
+}
+
+fn message(value: Value, place: &str) -> Result<ChatMessage, ApiError> {
+    let mut fields = Fields::of(value, place)?;
+    let named = fields.text("role")?.ok_or_else(|| fields.must("role", "be given"))?;
+    let role = match named.as_str() {
+        "system" | "developer" => "system",
+        "user" => "user",
+        "assistant" => "assistant",
+        "tool" => "tool",
+        _ => {
+            return Err(fields.must("role", "be system, developer, user, assistant or tool"));
+        }
+    };
+    let content = match fields.take("content") {
+        Some(Value::String(text)) => text,
+        Some(Value::Array(parts)) => join(parts, &fields.place("content"))?,
+        Some(other) => {
+            return Err(wrong(&fields.place("content"), "a string or an array of parts", &other));
+        }
+        None if role == "assistant" => String::new(),
+        None => return Err(fields.must("content", &format!("be given for the role {named}"))),
+    };
+    Ok(ChatMessage { role: role.into(), content })
+}
+
+fn join(parts: Vec<Value>, place: &str) -> Result<String, ApiError> {
+    let mut whole = String::new();
+    for (index, part) in parts.into_iter().enumerate() {
+        let mut fields = Fields::of(part, &format!("{place}[{index}]"))?;
+        let kind = fields.text("type")?.ok_or_else(|| fields.must("type", "be given"))?;
+        if kind != "text" {
+            return Err(fields.must("type", "be text: this model reads nothing else"));
+        }
+        whole += &fields.text("text")?.ok_or_else(|| fields.must("text", "be given"))?;
+    }
+    Ok(whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(messages: &str) -> Result<Vec<(String, String)>, ApiError> {
+        let body = format!("{{\"messages\":{messages}}}");
+        let messages = take(&mut Fields::parse(body.as_bytes())?)?;
+        Ok(messages.into_iter().map(|message| (message.role, message.content)).collect())
+    }
+
+    fn param(messages: &str) -> String {
+        match read(messages) {
+            Err(ApiError::Invalid { param: Some(param), .. }) => param,
+            other => panic!("{messages}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_role_is_read() {
+        let parts = r#"[{"type":"text","text":"a","cache_control":{}},{"type":"text","text":"b"}]"#;
+        for (role, read_as) in [
+            ("system", "system"),
+            ("developer", "system"),
+            ("user", "user"),
+            ("assistant", "assistant"),
+            ("tool", "tool"),
+        ] {
+            for content in ["\"ab\"", parts] {
+                let message = format!(r#"[{{"role":"{role}","content":{content},"name":"x"}}]"#);
+                assert_eq!(read(&message), Ok(vec![(read_as.into(), "ab".into())]));
+            }
+        }
+    }
+
+    #[test]
+    fn only_an_assistant_may_say_nothing() {
+        for content in ["", r#","content":null"#, r#","content":null,"tool_calls":[]"#] {
+            let silent = |role| format!(r#"[{{"role":"{role}"{content}}}]"#);
+            assert_eq!(read(&silent("assistant")), Ok(vec![("assistant".into(), String::new())]));
+            for role in ["system", "user", "tool"] {
+                assert_eq!(param(&silent(role)), "messages[0].content");
+            }
+        }
+        assert!(read(r#"[{"role":"user","content":""}]"#).is_ok());
+        assert!(read(r#"[{"role":"user","content":[]}]"#).is_ok());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for bad in ["null", "\"x\"", "{}", "[]", "5", "true"] {
+            assert_eq!(param(bad), "messages");
+        }
+        for bad in ["5", "\"x\"", "[]", "null"] {
+            assert_eq!(
+                param(&format!(r#"[{{"role":"user","content":"a"}},{bad}]"#)),
+                "messages[1]"
+            );
+        }
+        for bad in [
+            "{}",
+            r#"{"role":5}"#,
+            r#"{"role":null}"#,
+            r#"{"role":"robot"}"#,
+            r#"{"role":"function"}"#,
+        ] {
+            assert_eq!(param(&format!("[{bad}]")), "messages[0].role");
+        }
+        for bad in ["5", "true", "{}"] {
+            assert_eq!(
+                param(&format!(r#"[{{"role":"user","content":{bad}}}]"#)),
+                "messages[0].content"
+            );
+        }
+        for (part, place) in [
+            ("5", ""),
+            ("{}", ".type"),
+            (r#"{"type":"image_url","image_url":{}}"#, ".type"),
+            (r#"{"type":"input_audio"}"#, ".type"),
+            (r#"{"type":"text"}"#, ".text"),
+            (r#"{"type":"text","text":5}"#, ".text"),
+        ] {
+            let messages = format!(r#"[{{"role":"user","content":[{part}]}}]"#);
+            assert_eq!(param(&messages), format!("messages[0].content[0]{place}"));
+        }
+    }
+}

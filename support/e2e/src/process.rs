@@ -1,0 +1,133 @@
+//! One process of the stack.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
+/// A running binary of the workspace. Killed when dropped.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    args: Vec<String>,
+    log: PathBuf,
+    child: Child,
+}
+
+impl Process {
+    /// Starts a binary with a log file in `dir`.
+    ///
+    /// # Panics
+    /// The binary has not been built.
+    #[must_use]
+    pub fn start(name: &str, label: &str, args: &[String], dir: &Path) -> Self {
+        let log = dir.join(format!("{label}.log"));
+        let child = spawn(name, args, &log);
+        Self { name: name.into(), args: args.to_vec(), log, child }
+    }
+
+    /// Starts it again after it was killed.
+    pub fn restart(&mut self) {
+        self.kill();
+        self.child = spawn(&self.name, &self.args, &self.log);
+    }
+
+    /// `kill -9`, and waits until it is gone.
+    pub fn kill(&mut self) {
+        // Both fail only for a process that has ended and been waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Sends SIGKILL, and does not wait: requests may borrow the stack meanwhile.
+    ///
+    /// # Panics
+    /// The process is gone.
+    pub fn kill_now(&self) {
+        kill(self.pid(), Signal::SIGKILL).expect("the process is there");
+    }
+
+    /// Sends SIGTERM.
+    ///
+    /// # Panics
+    /// The process is gone.
+    pub fn terminate(&self) {
+        kill(self.pid(), Signal::SIGTERM).expect("the process is there");
+    }
+
+    /// Waits for the end.
+    ///
+    /// # Panics
+    /// It has not ended within `patience`.
+    pub fn wait(&mut self, patience: Duration) -> ExitStatus {
+        let deadline = Instant::now() + patience;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "{} still runs:\n{}", self.name, self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// What it has logged.
+    #[must_use]
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Its resident memory in bytes.
+    ///
+    /// # Panics
+    /// Not on Linux, or the process is gone.
+    #[must_use]
+    pub fn resident_bytes(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()));
+        let status = status.expect("the process is there");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");
+        let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
+        kib << 10
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_raw(i32::try_from(self.child.id()).expect("process ids are small"))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+        if std::thread::panicking() {
+            let log = self.log();
+            let tail: Vec<&str> = log.lines().rev().take(12).collect();
+            eprintln!("--- {} ---", self.name);
+            tail.iter().rev().for_each(|line| eprintln!("{line}"));
+        }
+    }
+}
+
+fn spawn(name: &str, args: &[String], log: &Path) -> Child {
+    let file = fs::OpenOptions::new().create(true).append(true).open(log).expect("a log file");
+    let path = binary(name);
+    Command::new(&path)
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(file)
+        .spawn()
+        .unwrap_or_else(|error| panic!("{}: {error}; run `make test`", path.display()))
+}
+
+/// Beside the tests: `target/<profile>/deps/test` -> `target/<profile>/name`.
+fn binary(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("a path");
+    let profile = test.ancestors().nth(2).expect("tests lie in target/<profile>/deps");
+    profile.join(name)
+}
