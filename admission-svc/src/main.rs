@@ -42,12 +42,6 @@ fn run(settings: Settings) -> anyhow::Result<()> {
         let (listen, engines) = (listener.local_addr()?, settings.engine.clone());
         let app = App::build(settings, listener).await?;
         tracing::info!(%listen, engines, "admission is up");
-        let stop = async {
-            if let Err(error) = signal::shutdown().await {
-                tracing::error!("cannot wait for signals: {error}");
-            }
-            tracing::info!("stopping");
-        };
-        app.run(stop).await
+        app.run(signal::shutdown()?).await
     })
 }

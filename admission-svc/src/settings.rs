@@ -33,8 +33,9 @@ pub struct Settings {
     /// `limit`: KV blocks that one engine's system may come to hold. 0: all of them.
     #[arg(long, default_value_t = 0)]
     pub limit_kv_blocks: u64,
-    /// How long an admitted request has until its engine must have it, in milliseconds.
-    #[arg(long, default_value_t = 5_000)]
+    /// How long an admitted request has until its engine must have it, in milliseconds. What a caller that
+    /// left in between has been given stays taken for as long.
+    #[arg(long, default_value_t = 1_500)]
     pub lease_ms: u64,
     /// How long a request waits for room when it does not say, in milliseconds. 0: not at all.
     #[arg(long, default_value_t = 500)]

@@ -6,7 +6,7 @@ use std::{
     fs::File,
     io,
     net::{SocketAddr, TcpListener},
-    sync::{Arc, Mutex, OnceLock, PoisonError, mpsc},
+    sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicU64, mpsc},
     thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -37,6 +37,10 @@ use crate::{
 const RING_RECORDS: usize = 16_384;
 /// `Generate` calls beyond what the scheduler takes: they are on their way in or out.
 const GENERATE_MARGIN: usize = 64;
+/// Open `Watch` calls: each may get a hundred snapshots a second.
+const WATCHERS: usize = 16;
+/// Prompts that are tokenised at once.
+const TOKENISING: usize = 2;
 /// How long a finished stream may take to leave after the drain.
 const FLUSH: Duration = Duration::from_millis(500);
 
@@ -70,6 +74,10 @@ impl App {
         let loading = settings.clone();
         let backend = tokio::task::spawn_blocking(move || backend::load(&loading)).await??;
         let limits = backend.sizes.limits(&settings);
+        if settings.context_tokens > limits.context_tokens {
+            let (asked, given) = (settings.context_tokens, limits.context_tokens);
+            tracing::warn!(asked, given, "context_tokens: the model was trained on fewer");
+        }
         let sha256 = hash_in_background(&settings);
         tracing::info!(
             model = backend.model.id,
@@ -104,11 +112,14 @@ impl App {
                 instance,
             }),
             tokenizer,
-            template,
+            template: Arc::new(template),
             pantry,
             hold: Span::from_millis(settings.prepared_ms),
             context_tokens: limits.context_tokens,
-            preparing: Semaphore::new(settings.preparing_max),
+            preparing: Arc::new(Semaphore::new(settings.preparing_max)),
+            tokenising: Arc::new(Semaphore::new(TOKENISING)),
+            serials: AtomicU64::new(0),
+            watchers: Arc::new(Semaphore::new(WATCHERS)),
             generating: Arc::new(Semaphore::new(
                 limits.slots as usize + limits.waiting as usize + GENERATE_MARGIN,
             )),
@@ -137,7 +148,7 @@ impl App {
     ///
     /// # Errors
     /// The listener fails, or the engine thread dies.
-    pub async fn run(self, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
+    pub async fn run(mut self, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
         let (router, health) = grpc::server()?;
         health.set_serving::<EngineServer<EngineService>>().await;
         let service = EngineServer::new(self.service)
@@ -151,14 +162,16 @@ impl App {
         tokio::select! {
             () = stop => {}
             served = &mut serving => return served?,
-            _ = self.engine_ended => bail!("the engine thread died"),
+            _ = &mut self.engine_ended => bail!("the engine thread died"),
         }
 
         tracing::info!("draining");
         health.set_not_serving::<EngineServer<EngineService>>().await;
         drop(self.commands.send(Message::Drain));
-        if tokio::time::timeout(self.drain, idle(&self.hub)).await.is_err() {
-            tracing::warn!("ending what still runs");
+        tokio::select! {
+            () = idle(&self.hub) => {}
+            () = tokio::time::sleep(self.drain) => tracing::warn!("ending what still runs"),
+            _ = &mut self.engine_ended => bail!("the engine thread died"),
         }
         drop(self.commands.send(Message::Stop));
         let _ = close.send(());
@@ -271,7 +284,15 @@ fn prepare_loop(
     let scheduler = Scheduler::new(limits, cost);
     let now = clock.now();
     let hub = Arc::new(Hub::new(now, scheduler.snapshot(now), RING_RECORDS));
-    Ok(StepLoop { inbox, scheduler, tokenizer, hub, clock, outlets: Outlets::default() })
+    Ok(StepLoop {
+        inbox,
+        scheduler,
+        tokenizer,
+        hub,
+        clock,
+        outlets: Outlets::default(),
+        failures: 0,
+    })
 }
 
 /// Hashes the model file beside everything else: a large one takes minutes.

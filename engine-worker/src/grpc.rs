@@ -2,14 +2,18 @@
 
 use std::{
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc::Sender},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+        mpsc::Sender,
+    },
     task::{Context, Poll},
 };
 
 use futures_util::Stream;
 use proto::v1::{self, engine_server::Engine};
 use sched::{Refusal, Submission};
-use text::{ChatTemplate, Message as ChatMessage, Tokenizer};
+use text::{ChatTemplate, Message as ChatMessage, Segment, Tokenizer};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status, Streaming};
@@ -30,12 +34,18 @@ pub(crate) struct EngineService {
     pub(crate) commands: Sender<Message>,
     pub(crate) watch: Arc<WatchDesk>,
     pub(crate) tokenizer: Arc<dyn Tokenizer>,
-    pub(crate) template: ChatTemplate,
+    pub(crate) template: Arc<ChatTemplate>,
     pub(crate) pantry: Arc<Mutex<Pantry>>,
     pub(crate) hold: Span,
     pub(crate) context_tokens: u32,
     /// Requests being prepared or waiting for it.
-    pub(crate) preparing: Semaphore,
+    pub(crate) preparing: Arc<Semaphore>,
+    /// Those being prepared: few, since they take processors from the engine.
+    pub(crate) tokenising: Arc<Semaphore>,
+    /// Open `Watch` calls.
+    pub(crate) watchers: Arc<Semaphore>,
+    /// Numbers the answers.
+    pub(crate) serials: AtomicU64,
     /// Open `Generate` calls: what may be queued and run, and a margin for those on their way out.
     pub(crate) generating: Arc<Semaphore>,
     pub(crate) facts: Facts,
@@ -50,12 +60,19 @@ pub(crate) struct Facts {
     pub(crate) sha256: Arc<std::sync::OnceLock<String>>,
 }
 
-/// A refusal for lack of room, with the time to come back.
+/// A refusal for lack of room, with the time to come back: one to two seconds, drawn, so that those who
+/// are refused together do not come back together. These bounds protect memory; admission, which knows the
+/// work in the system, computes better times.
 fn exhausted(message: impl Into<String>) -> Status {
     let mut status = Status::resource_exhausted(message);
-    let retry = tonic::metadata::MetadataValue::from_static("1000000");
-    status.metadata_mut().insert("retry-after-us", retry);
+    let retry = 1_000_000 + random() % 1_000_000;
+    status.metadata_mut().insert("retry-after-us", retry.into());
     status
+}
+
+/// The random half of a fresh UUID.
+fn random() -> u64 {
+    uuid::Uuid::now_v7().as_u64_pair().1
 }
 
 fn refused(refusal: &Refusal) -> Status {
@@ -67,6 +84,15 @@ fn refused(refusal: &Refusal) -> Status {
     }
 }
 
+/// Writes what is to be tokenised, with the template's text apart from the users'.
+type Write = Box<dyn FnOnce(&ChatTemplate) -> Result<Vec<Segment>, Status> + Send>;
+
+fn chat(chat: v1::ChatInput, template: &ChatTemplate) -> Result<Vec<Segment>, Status> {
+    let message = |it: v1::ChatMessage| ChatMessage { role: it.role, content: it.content };
+    let messages: Vec<ChatMessage> = chat.messages.into_iter().map(message).collect();
+    template.render(&messages).map_err(|error| invalid("messages", error))
+}
+
 impl EngineService {
     fn send(&self, message: Message) -> Result<(), Status> {
         self.commands.send(message).map_err(|_| Status::unavailable("the engine thread is gone"))
@@ -76,31 +102,26 @@ impl EngineService {
         self.pantry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The tokens of what `Prepare` got, made off the async threads.
+    /// The tokens of what `Prepare` got, made off the async threads. The work keeps its place in the queue
+    /// even when the caller leaves: it cannot be stopped in the middle.
     async fn tokens(&self, input: v1::prepare_request::Input) -> Result<Arc<[Token]>, Status> {
         use v1::prepare_request::Input;
-        let tokenizer = self.tokenizer.clone();
-        let work: Box<dyn FnOnce() -> Vec<Token> + Send> = match input {
-            Input::TokenIds(ids) => return token_ids(&ids.ids, tokenizer.vocabulary().len()),
-            Input::Text(text) => {
-                let segments = vec![text::Segment::User(text)];
-                Box::new(move || text::encode(&segments, &*tokenizer))
-            }
-            Input::Chat(chat) => {
-                let messages: Vec<ChatMessage> = chat
-                    .messages
-                    .into_iter()
-                    .map(|it| ChatMessage { role: it.role, content: it.content })
-                    .collect();
-                let rendered = self.template.render(&messages);
-                let segments = rendered.map_err(|error| invalid("messages", error))?;
-                Box::new(move || text::encode(&segments, &*tokenizer))
-            }
+        let write: Write = match input {
+            Input::TokenIds(ids) => return token_ids(&ids.ids, self.tokenizer.vocabulary().len()),
+            Input::Text(text) => Box::new(|_| Ok(vec![Segment::User(text)])),
+            Input::Chat(input) => Box::new(|template| chat(input, template)),
         };
-        let tokens = tokio::task::spawn_blocking(work).await;
-        tokens
-            .map(Arc::from)
-            .map_err(|error| Status::internal(format!("the tokeniser failed: {error}")))
+        let place = self.preparing.clone().try_acquire_owned();
+        let place = place.map_err(|_| exhausted("too many requests are being prepared"))?;
+        let turn = self.tokenising.clone().acquire_owned().await;
+        let (tokenizer, template) = (self.tokenizer.clone(), self.template.clone());
+        let work = move || {
+            let _held = (place, turn);
+            Ok(text::encode(&write(&template)?, &*tokenizer).into())
+        };
+        tokio::task::spawn_blocking(work)
+            .await
+            .map_err(|error| Status::internal(format!("the tokeniser failed: {error}")))?
     }
 
     fn submission(
@@ -111,8 +132,7 @@ impl EngineService {
         let desk = Desk {
             now: self.watch.clock.now(),
             context_tokens: self.context_tokens,
-            // The random half of a fresh UUID.
-            seed: uuid::Uuid::now_v7().as_u64_pair().1,
+            seed: random(),
             honours: &|epoch| self.watch.honours(epoch),
         };
         desk.submission(request, self.prompt(id, request)?)
@@ -143,10 +163,6 @@ impl Engine for EngineService {
         let request = request.into_inner();
         let id = request_id(&request.request_id)?;
         let input = request.input.ok_or_else(|| invalid("input", "missing"))?;
-        let _place = self
-            .preparing
-            .try_acquire()
-            .map_err(|_| exhausted("too many requests are being prepared"))?;
         let tokens = self.tokens(input).await?;
         let length = u32::try_from(tokens.len()).map_err(|_| invalid("input", "it is too long"))?;
         let room = self.context_tokens.saturating_sub(length);
@@ -183,15 +199,15 @@ impl Engine for EngineService {
         let submission = self.submission(id, &request)?;
 
         let (listener, mut heard) = mpsc::unbounded_channel();
-        let outlet = Box::new(Outlet::new(stops, listener));
+        let serial = self.serials.fetch_add(1, Ordering::Relaxed);
+        let outlet = Box::new(Outlet::new(serial, stops, listener));
         self.send(Message::Submit(Box::new(submission), outlet))?;
-        let mut cancel = CancelOnDrop { id, commands: Some(self.commands.clone()) };
+        let mut cancel = CancelOnDrop { id, serial, commands: Some(self.commands.clone()) };
         let first = heard.recv().await;
         let Some(first) = first else {
             return Err(Status::unavailable("the engine thread is gone"));
         };
         if let Answer::Refused(refusal) = &first {
-            // Nothing of ours runs: the id may be somebody else's.
             cancel.commands = None;
             return Err(refused(refusal));
         }
@@ -202,7 +218,9 @@ impl Engine for EngineService {
         &self,
         request: Request<Streaming<v1::WatchRequest>>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        let events = watch::start(self.watch.clone(), request.into_inner()).await?;
+        let place = self.watchers.clone().try_acquire_owned();
+        let place = place.map_err(|_| exhausted("too many watchers"))?;
+        let events = watch::start(self.watch.clone(), place, request.into_inner()).await?;
         Ok(Response::new(ReceiverStream::new(events)))
     }
 
@@ -287,6 +305,7 @@ impl Stream for Answers {
 /// A client that leaves is an event, sent from here only.
 struct CancelOnDrop {
     id: RequestId,
+    serial: u64,
     commands: Option<Sender<Message>>,
 }
 
@@ -294,7 +313,7 @@ impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         if let Some(commands) = self.commands.take() {
             // A loop that is gone has cancelled everything.
-            let _ = commands.send(Message::Cancel(self.id));
+            let _ = commands.send(Message::Left(self.id, self.serial));
         }
     }
 }

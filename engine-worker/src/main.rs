@@ -22,5 +22,5 @@ fn main() -> ExitCode {
 async fn run(settings: EngineSettings) -> anyhow::Result<()> {
     service::telemetry::start_logs(&settings.logs)?;
     let app = App::build(settings).await?;
-    app.run(async { drop(service::signal::shutdown().await) }).await
+    app.run(service::signal::shutdown()?).await
 }

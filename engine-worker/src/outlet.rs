@@ -25,6 +25,8 @@ pub(crate) struct Outlets {
 
 #[derive(Debug)]
 pub(crate) struct Outlet {
+    /// Tells this answer from an earlier one under the same request id.
+    serial: u64,
     transcript: Transcript,
     /// Text of the token that was read and not yet committed.
     pending: String,
@@ -32,8 +34,9 @@ pub(crate) struct Outlet {
 }
 
 impl Outlet {
-    pub(crate) fn new(stops: Vec<String>, listener: UnboundedSender<Answer>) -> Self {
-        Self { transcript: Transcript::new(stops), pending: String::new(), listener }
+    pub(crate) fn new(serial: u64, stops: Vec<String>, listener: UnboundedSender<Answer>) -> Self {
+        let transcript = Transcript::new(stops);
+        Self { serial, transcript, pending: String::new(), listener }
     }
 
     /// A listener that left is noticed elsewhere: its stream cancels the request when it is dropped.
@@ -54,6 +57,11 @@ impl Outlets {
         true
     }
 
+    /// Whether the open answer under this id is the one with this serial number.
+    pub(crate) fn is_open(&self, id: RequestId, serial: u64) -> bool {
+        self.open.get(&id).is_some_and(|outlet| outlet.serial == serial)
+    }
+
     /// Reads what a step sampled, before it is committed: a token that completes a stop sequence ends
     /// the answer in this step.
     pub(crate) fn read(&mut self, vocabulary: &Vocabulary, outcome: &mut StepOutcome) {
@@ -68,8 +76,8 @@ impl Outlets {
     /// Passes on what the scheduler says.
     pub(crate) fn tell(&mut self, event: &Event) {
         match event {
-            Event::Accepted { id, tier, leased, .. } => {
-                self.say(*id, Answer::Accepted { tier: *tier, leased: *leased });
+            Event::Accepted { id, tier, epoch, .. } => {
+                self.say(*id, Answer::Accepted { tier: *tier, leased: epoch.is_some() });
             }
             Event::Refused { id, refusal } => {
                 if let Some(outlet) = self.open.remove(id) {

@@ -131,11 +131,17 @@ impl Settings for EngineSettings {
         if self.context_tokens > 1 << 22 {
             return bad("context_tokens", "at most 4194304");
         }
-        if self.step_ms < 1 || self.waiting_max < 1 {
-            return bad("step_ms, waiting_max", "at least 1");
-        }
-        if self.prepared_max < 1 || self.preparing_max < 1 || self.prepared_mib < 1 {
-            return bad("prepared_max, prepared_mib, preparing_max", "at least 1");
+        let ranges = [
+            ("step_ms", self.step_ms, 60_000),
+            ("waiting_max", self.waiting_max.into(), 8_192),
+            ("kv_mib", self.kv_mib, 1 << 24),
+            ("prepared_max", self.prepared_max as u64, 1 << 20),
+            ("prepared_mib", self.prepared_mib as u64, 1 << 20),
+            ("preparing_max", self.preparing_max as u64, 1 << 16),
+        ];
+        if let Some((key, _, most)) = ranges.iter().find(|(_, it, most)| !(1..=*most).contains(it))
+        {
+            return bad(key, &format!("from 1 to {most}"));
         }
         let costs = [
             ("mock_base_us", self.mock_base_us),
@@ -180,6 +186,8 @@ pub(crate) mod tests {
             (&["--backend", "mock", "--prefill-tokens", "513"], "prefill_tokens: "),
             (&["--backend", "mock", "--batch-tokens", "0"], "batch_tokens: "),
             (&["--backend", "mock", "--mock-base-us", "NaN"], "mock_base_us: "),
+            (&["--backend", "mock", "--kv-mib", "99999999999999"], "kv_mib: from 1 to"),
+            (&["--backend", "mock", "--waiting-max", "0"], "waiting_max: from 1 to"),
             (&["--backend", "mock", "--mock-cell-us", "-1"], "unexpected argument"),
         ] {
             let error = read_args(args).expect_err("a mistake");

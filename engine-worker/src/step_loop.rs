@@ -1,6 +1,6 @@
 //! The step loop: the one thread that owns the engine and the scheduler.
 //!
-//! receive -> plan -> execute -> read -> commit -> publish, and again. With nothing to plan it sleeps
+//! receive -> plan -> publish -> execute -> read -> commit -> publish, and again. With nothing to plan it sleeps
 //! until a command, a deadline or its next heartbeat.
 
 use std::{
@@ -25,10 +25,17 @@ use crate::{
 /// An idle loop says that it is alive this often.
 const HEARTBEAT: Span = Span::from_millis(200);
 
+/// A backend that fails this many steps in a row will not recover: the process ends, and whoever
+/// supervises it starts a fresh one.
+const FAILURES_MAX: u32 = 8;
+
 /// What the loop is told.
 #[derive(Debug)]
 pub(crate) enum Message {
     Submit(Box<Submission>, Box<Outlet>),
+    /// The client of one answer left. A retry may run under the same id by now, and goes on.
+    Left(RequestId, u64),
+    /// An operator ends a request.
     Cancel(RequestId),
     Drain,
     Stop,
@@ -42,22 +49,25 @@ pub(crate) struct StepLoop {
     pub(crate) hub: Arc<Hub>,
     pub(crate) clock: Clock,
     pub(crate) outlets: Outlets,
+    /// Failed steps since the last good one.
+    pub(crate) failures: u32,
 }
 
 impl StepLoop {
-    /// Runs until every sender of commands is gone.
+    /// Runs until every sender of commands is gone, or the backend is.
     pub(crate) fn run(mut self, engine: &mut dyn Engine) {
         let mut idle = true;
-        while self.receive(idle) {
+        while self.failures < FAILURES_MAX && self.receive(idle) {
             idle = !self.step(engine);
-            self.publish();
         }
     }
 
-    /// Runs one step. Says whether there was one.
+    /// Runs one step. Says whether there was one. Who was accepted, refused or ended since the last one is
+    /// told before it begins: it may take half a second.
     fn step(&mut self, engine: &mut dyn Engine) -> bool {
         let planned_at = self.clock.now();
         let plan = self.scheduler.plan_step(planned_at);
+        self.publish();
         if plan.is_empty() {
             return false;
         }
@@ -65,8 +75,14 @@ impl StepLoop {
         let mut outcome = engine.execute(&plan);
         let read_at = self.clock.now();
         match &mut outcome {
-            Ok(outcome) => self.outlets.read(self.tokenizer.vocabulary(), outcome),
-            Err(error) => tracing::error!(step = plan.number, "step failed: {error}"),
+            Ok(outcome) => {
+                self.failures = 0;
+                self.outlets.read(self.tokenizer.vocabulary(), outcome);
+            }
+            Err(error) => {
+                self.failures += 1;
+                tracing::error!(step = plan.number, "step failed: {error}");
+            }
         }
         metrics::step(&plan, read_at.since(executed_at));
         self.scheduler.commit_step(self.clock.now(), plan, outcome);
@@ -112,7 +128,8 @@ impl StepLoop {
                 }
                 Command::Submit(*submission)
             }
-            Message::Cancel(id) => Command::Cancel(id),
+            Message::Left(id, serial) if !self.outlets.is_open(id, serial) => return,
+            Message::Left(id, _) | Message::Cancel(id) => Command::Cancel(id),
             Message::Drain => Command::Drain,
             Message::Stop => Command::Stop,
         };

@@ -9,9 +9,11 @@ use tonic::Status;
 use units::{Micros, RequestId, Span, Token};
 
 /// Stop sequences of one request.
-const STOPS_MAX: usize = 64;
+const STOPS_MAX: usize = 32;
 /// Bytes of one stop sequence.
-const STOP_BYTES_MAX: usize = 4 << 10;
+const STOP_BYTES_MAX: usize = 512;
+/// Token ids of one prompt, whatever the context.
+const TOKENS_MAX: usize = 1 << 22;
 /// Displaced requests of one promise.
 const EVICT_MAX: usize = 64;
 
@@ -28,6 +30,9 @@ pub(crate) fn request_id(text: &str) -> Result<RequestId, Status> {
 
 /// Token ids from outside, checked against the vocabulary.
 pub(crate) fn token_ids(ids: &[u32], vocabulary: usize) -> Result<Arc<[Token]>, Status> {
+    if ids.len() > TOKENS_MAX {
+        return Err(invalid("token_ids", format!("{} ids, at most {TOKENS_MAX}", ids.len())));
+    }
     match ids.iter().find(|id| **id as usize >= vocabulary) {
         Some(id) => {
             Err(invalid("token_ids", format!("{id} is not in the vocabulary of {vocabulary}")))
@@ -57,15 +62,16 @@ impl Desk<'_> {
         let admitted = request.admitted_as.unwrap_or_default();
         let leased = (self.honours)(admitted.epoch);
         let promised = leased && admitted.tier() == v1::Tier::Promised;
-        let budget = request.budget.and_then(|budget| budget.e2e_us);
+        let budget = request.budget.unwrap_or_default();
         Ok(Submission {
             id: request_id(&request.request_id)?,
             max_tokens: self.max_tokens(request.max_tokens, &prompt)?,
             prompt,
             sampling: self.sampling(request.sampling.unwrap_or(GREEDY))?,
             tier: if promised { Tier::Promised } else { Tier::BestEffort },
-            leased,
-            deadline: budget.map(|budget| self.now + Span(budget)),
+            epoch: leased.then_some(admitted.epoch),
+            deadline: budget.e2e_us.map(|budget| self.now + Span(budget)),
+            first_token: budget.ttft_us.map(Span),
             evict: if promised { evict(&request.evict)? } else { Vec::new() },
         })
     }
@@ -163,12 +169,12 @@ mod tests {
     fn an_old_epoch_is_best_effort_and_displaces_nobody() {
         let told = |epoch| {
             let submission = submit(|it| it.admitted_as.as_mut().expect("set").epoch = epoch, 1);
-            submission.map(|it| (it.tier, it.leased, it.evict.len()))
+            submission.map(|it| (it.tier, it.epoch, it.evict.len()))
         };
-        assert_eq!(told(3), Ok((Tier::Promised, true, 1)));
-        assert_eq!(told(2), Ok((Tier::BestEffort, false, 0)));
-        let nobody = submit(|it| it.admitted_as = None, 1).map(|it| it.leased);
-        assert_eq!(nobody, Ok(false));
+        assert_eq!(told(3), Ok((Tier::Promised, Some(3), 1)));
+        assert_eq!(told(2), Ok((Tier::BestEffort, None, 0)));
+        let nobody = submit(|it| it.admitted_as = None, 1).map(|it| it.epoch);
+        assert_eq!(nobody, Ok(None));
     }
 
     #[test]
@@ -194,7 +200,7 @@ mod tests {
         };
         starts(told(hot), "temperature: ");
         assert!(token_ids(&[1, 5], 5).is_err());
-        for bad in [vec![String::new()], vec!["x".repeat(5_000)], vec!["x".into(); 65]] {
+        for bad in [vec![String::new()], vec!["x".repeat(5_000)], vec!["x".into(); 33]] {
             assert!(stops(&bad).is_err());
         }
     }

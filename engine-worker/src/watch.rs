@@ -8,7 +8,10 @@ use std::{
 use proto::v1;
 use sched::Epochs;
 use service::clock::Clock;
-use tokio::{sync::mpsc, time};
+use tokio::{
+    sync::{OwnedSemaphorePermit, mpsc},
+    time,
+};
 use tonic::{Status, Streaming};
 
 use crate::{hub::Hub, wire};
@@ -81,9 +84,10 @@ impl Drop for Office {
 }
 
 /// Starts a watch: waits for the hello, then sends into the channel that it returns until either
-/// side is gone.
+/// side is gone. Keeps its place among the watchers for as long.
 pub(crate) async fn start(
     desk: Arc<WatchDesk>,
+    place: OwnedSemaphorePermit,
     mut inbound: Streaming<v1::WatchRequest>,
 ) -> Result<mpsc::Receiver<Result<v1::WatchEvent, Status>>, Status> {
     let hello = match time::timeout(SILENCE_MAX, inbound.message()).await {
@@ -100,7 +104,10 @@ pub(crate) async fn start(
     let office = Office::enter(desk.clone(), &hello)?;
     let (outbound, events) = mpsc::channel(64);
     let watcher = Watcher { sent: resume_point(&desk, &hello), office, desk, outbound };
-    tokio::spawn(watcher.run(inbound));
+    tokio::spawn(async move {
+        watcher.run(inbound).await;
+        drop(place);
+    });
     Ok(events)
 }
 
@@ -137,7 +144,7 @@ impl Watcher {
             let told = tokio::select! {
                 message = inbound.message() => match message {
                     Ok(Some(_)) if self.office.ping() => { heard_at = time::Instant::now(); Ok(()) }
-                    Ok(Some(_)) => self.end(Status::failed_precondition("the epoch has lapsed")).await,
+                    Ok(Some(_)) => self.end(Status::aborted("the epoch has lapsed")).await,
                     Ok(None) | Err(_) => Err(Gone),
                 },
                 changed = latest.changed() => {
@@ -169,17 +176,16 @@ impl Watcher {
         self.snapshot().await
     }
 
-    /// Sends every record since the last one, up to number `until`. A watcher that fell behind the ring
-    /// gets a snapshot instead and goes on from there.
+    /// Sends every record since the last one, up to number `until`. A watcher that fell behind the ring is
+    /// told to begin again: it will get a snapshot.
     async fn records(&mut self, until: u64) -> Result<(), Gone> {
         while let Some(sent) = self.sent.filter(|sent| *sent < until) {
             let Some(records) = self.desk.hub.after(sent, RECORDS_AT_ONCE) else {
-                self.sent = None;
-                break;
+                return self.end(Status::out_of_range("the watcher fell behind")).await;
             };
             for record in records.iter().take_while(|record| record.number <= until) {
                 self.sent = Some(record.number);
-                if let Some(record) = wire::record(record, self.office.epoch) {
+                if let Some(record) = wire::record(record) {
                     self.send(v1::watch_event::Event::Record(record)).await?;
                 }
             }

@@ -65,12 +65,12 @@ pub(crate) fn snapshot(published: &Published, instance: &str, now: Micros) -> v1
         limits: Some(limits(&snapshot.limits)),
         cost: Some(cost(&snapshot.cost)),
         kv: Some(kv(&snapshot.kv)),
-        sequences: sequences.map(|view| sequence(view, now)).collect(),
+        sequences: sequences.map(|view| sequence(view, published.at)).collect(),
         draining: snapshot.draining,
     }
 }
 
-fn sequence(view: &SequenceView, now: Micros) -> v1::SequenceState {
+fn sequence(view: &SequenceView, at: Micros) -> v1::SequenceState {
     let phase = match view.phase {
         Phase::Waiting => v1::Phase::Waiting,
         Phase::Prefill => v1::Phase::Prefill,
@@ -85,7 +85,7 @@ fn sequence(view: &SequenceView, now: Micros) -> v1::SequenceState {
         computed_tokens: view.computed_tokens,
         generated_tokens: view.generated_tokens,
         max_tokens: view.max_tokens,
-        deadline_us: view.deadline.map(|deadline| signed(deadline) - signed(now)),
+        deadline_us: view.deadline.map(|deadline| signed(deadline) - signed(at)),
         age_us: view.age.0,
         kv_blocks: view.blocks.0,
     }
@@ -96,7 +96,7 @@ fn signed(at: Micros) -> i64 {
 }
 
 /// A record, unless it is of a kind that is not recorded.
-pub(crate) fn record(record: &Record, epoch: u64) -> Option<v1::Record> {
+pub(crate) fn record(record: &Record) -> Option<v1::Record> {
     use v1::lifecycle::Event as Life;
     let life = |id: &units::RequestId, event| {
         v1::record::Event::Lifecycle(v1::Lifecycle {
@@ -106,18 +106,7 @@ pub(crate) fn record(record: &Record, epoch: u64) -> Option<v1::Record> {
     };
     let event = match &record.event {
         Event::Step(step) => v1::record::Event::Step(step_record(step)),
-        Event::Accepted { id, tier: kind, leased, prompt_tokens, max_tokens, budget, blocks } => {
-            let submitted = v1::Submitted {
-                prompt_tokens: *prompt_tokens,
-                max_tokens: *max_tokens,
-                tier: tier(*kind).into(),
-                leased: *leased,
-                epoch: if *leased { epoch } else { 0 },
-                budget: Some(v1::Budget { e2e_us: budget.map(|budget| budget.0), ttft_us: None }),
-                kv_blocks: blocks.0,
-            };
-            life(id, Life::Submitted(submitted))
-        }
+        Event::Accepted { id, .. } => life(id, Life::Submitted(submitted(&record.event)?)),
         Event::Started { id } => life(id, Life::Started(v1::Started { cached_tokens: 0 })),
         Event::Token { id, .. } => life(id, Life::FirstToken(v1::FirstToken {})),
         Event::Finished { id, reason, usage, timings } => {
@@ -126,6 +115,23 @@ pub(crate) fn record(record: &Record, epoch: u64) -> Option<v1::Record> {
         Event::Refused { .. } => return None,
     };
     Some(v1::Record { number: record.number, at_us: record.at.0, event: Some(event) })
+}
+
+fn submitted(event: &Event) -> Option<v1::Submitted> {
+    let Event::Accepted { prompt_tokens, max_tokens, blocks, .. } = event else { return None };
+    let Event::Accepted { tier: kind, epoch, budget, first_token, .. } = event else { return None };
+    Some(v1::Submitted {
+        prompt_tokens: *prompt_tokens,
+        max_tokens: *max_tokens,
+        tier: tier(*kind).into(),
+        leased: epoch.is_some(),
+        epoch: epoch.unwrap_or(0),
+        budget: Some(v1::Budget {
+            e2e_us: budget.map(|budget| budget.0),
+            ttft_us: first_token.map(|budget| budget.0),
+        }),
+        kv_blocks: blocks.0,
+    })
 }
 
 fn step_record(step: &StepRecord) -> v1::StepRecord {
@@ -153,7 +159,8 @@ fn finished(reason: &FinishReason, usage: Usage, timings: &Timings) -> v1::Finis
             (v1::FinishReason::Evicted, "the request was displaced and its budget ran out")
         }
         FinishReason::Shutdown => (v1::FinishReason::Shutdown, "the engine is stopping"),
-        FinishReason::Failed(message) => (v1::FinishReason::Failed, message.as_str()),
+        // What went wrong inside is for the log, not for clients.
+        FinishReason::Failed(_) => (v1::FinishReason::Failed, "the backend failed"),
     };
     let us = |span: Span| span.0;
     v1::Finished {

@@ -82,11 +82,11 @@ impl Entry<'_> {
         let max_tokens = self.max_tokens(&prepared);
         let pass = self.decide(&deadlines, &prepared, max_tokens).await?;
 
-        let mut events = match self.generate(&pass, max_tokens).await {
+        let mut events = match self.generate(&pass, max_tokens).await? {
             Err(status) if status.code() == Code::NotFound => {
                 debug!(id = %self.order.id, "the prepared request had expired");
                 self.prepare(&pass.deadlines).await?;
-                self.generate(&pass, max_tokens).await
+                self.generate(&pass, max_tokens).await?
             }
             outcome => outcome,
         }
@@ -152,7 +152,7 @@ impl Entry<'_> {
                 shared.health.admission_lost();
                 self.fall_back(deadlines)
             }
-            Verdict::Detached => self.fall_back(deadlines),
+            Verdict::Late | Verdict::Detached => self.fall_back(deadlines),
         }
     }
 
@@ -192,7 +192,7 @@ impl Entry<'_> {
         &self,
         pass: &Pass,
         max_tokens: u32,
-    ) -> Result<Streaming<GenerateEvent>, Status> {
+    ) -> Result<Result<Streaming<GenerateEvent>, Status>, ApiError> {
         let admitted = pass.admitted.as_ref();
         let request = GenerateRequest {
             request_id: self.order.id.to_string(),
@@ -205,10 +205,7 @@ impl Entry<'_> {
             budget: Some(pass.deadlines.remaining(self.gateway.shared.clock.now())),
             evict: admitted.map(|admitted| admitted.evict.clone()).unwrap_or_default(),
         };
-        match self.within(&pass.deadlines, self.engine.generate(request)).await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(Status::deadline_exceeded("the engine did not answer")),
-        }
+        self.within(&pass.deadlines, self.engine.generate(request)).await
     }
 
     async fn accepted(

@@ -26,13 +26,7 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
     let listener = net::bind(settings.listen)?;
     let app = App::build(settings, listener, telemetry::start_metrics()?)?;
     info!(address = %app.address(), "listening");
-    app.run(async {
-        if let Err(error) = signal::shutdown().await {
-            error!(%error, "cannot listen for signals, so only a kill ends this process");
-            std::future::pending::<()>().await;
-        }
-    })
-    .await?;
+    app.run(signal::shutdown()?).await?;
     info!("stopped");
     Ok(())
 }

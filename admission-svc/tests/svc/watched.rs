@@ -30,7 +30,7 @@ async fn the_life_of_a_request() {
     assert_eq!(session.hello.role(), v1::hello::Role::Promiser);
     assert_eq!(session.hello.resume_after_record, None);
     let go = admitted(stack.decide(ask(1)).await);
-    assert_eq!((go.epoch, go.lease_us), (5, 5_000_000));
+    assert_eq!((go.epoch, go.lease_us), (5, 1_500_000));
     assert_eq!(stack.policy().await.leases, 1);
     session.submitted(&id(1)).await;
     stack.until(|policy| policy.leases == 0 && requests(policy) == 1).await;

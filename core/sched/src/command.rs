@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sample::Sampling;
-use units::{Micros, RequestId, Token};
+use units::{Micros, RequestId, Span, Token};
 
 /// What was promised to a request. The order is the planning order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,10 +41,13 @@ pub struct Submission {
     pub max_tokens: u32,
     /// What it was promised.
     pub tier: Tier,
-    /// Whether the promiser in office counts it. If not, the scheduler's own cap applies.
-    pub leased: bool,
+    /// The epoch under which the promiser in office counts it. Without one, the scheduler's own cap
+    /// applies.
+    pub epoch: Option<u64>,
     /// When it should be done.
     pub deadline: Option<Micros>,
+    /// How soon its first token should be there. Told to whoever watches.
+    pub first_token: Option<Span>,
     /// Best-effort requests that go back to the queue for it.
     pub evict: Vec<RequestId>,
 }

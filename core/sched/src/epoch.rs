@@ -40,12 +40,14 @@ impl Epochs {
         Self { next: first.max(1), office: None }
     }
 
-    /// Gives the next epoch to `holder`.
+    /// Gives the next epoch to `holder`, also in place of its own: it has come back before the loss of
+    /// its connection was noticed. So holders need names that no two of them share.
     ///
     /// # Errors
-    /// Somebody holds one that has not lapsed.
+    /// Somebody else holds one that has not lapsed.
     pub fn grant(&mut self, now: Micros, holder: &str) -> Result<u64, Held> {
-        if let Some(office) = self.office.as_ref().filter(|office| now < office.lapses_at) {
+        let rival = |office: &&Office| now < office.lapses_at && office.holder != holder;
+        if let Some(office) = self.office.as_ref().filter(rival) {
             let lapses_in = office.lapses_at.until(now);
             return Err(Held { holder: office.holder.clone(), lapses_in });
         }
@@ -95,6 +97,14 @@ mod tests {
         assert!(!epochs.honours(START + Span::from_secs(5), 7));
         assert_eq!(epochs.grant(START + Span::from_secs(5), "b"), Ok(8));
         assert!(!epochs.ping(START + Span::from_secs(5), 7), "a late ping revives nothing");
+    }
+
+    #[test]
+    fn who_comes_back_replaces_itself() {
+        let mut epochs = Epochs::new(1);
+        assert_eq!(epochs.grant(START, "a"), Ok(1));
+        assert_eq!(epochs.grant(START, "a"), Ok(2));
+        assert!(!epochs.honours(START, 1) && epochs.honours(START, 2));
     }
 
     #[test]

@@ -13,14 +13,16 @@ pub enum Event {
         id: RequestId,
         /// What it runs as.
         tier: Tier,
-        /// Whether the promiser in office counts it.
-        leased: bool,
+        /// The epoch under which the promiser in office counts it.
+        epoch: Option<u64>,
         /// Prompt length.
         prompt_tokens: u32,
         /// Cap on sampled tokens.
         max_tokens: u32,
         /// What is left of its budget, if it has one.
         budget: Option<Span>,
+        /// How soon its first token should be there, if that was asked for.
+        first_token: Option<Span>,
         /// Blocks that it will hold.
         blocks: BlockCount,
     },

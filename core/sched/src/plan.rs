@@ -16,7 +16,7 @@ pub struct StepPlan {
     pub joins: Vec<Join>,
     /// Sequences that sample one more token each.
     pub decodes: Vec<Decode>,
-    /// Pieces of prompts, in planning order.
+    /// Pieces of prompts: of those that run, then of those that join, each in planning order.
     pub prefills: Vec<Prefill>,
     /// The step as its cost sees it.
     pub shape: StepShape,

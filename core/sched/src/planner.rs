@@ -5,10 +5,10 @@
 
 use units::{BlockCount, Span};
 
-use crate::{StepCost, StepShape};
+use crate::{PlanKey, StepCost, StepShape};
 
 /// Names the planning rules. Changes whenever the same problem may get another solution.
-pub const PLANNER_VERSION: &str = "continuous-1";
+pub const PLANNER_VERSION: &str = "continuous-2";
 
 /// A sequence joins with at least this many prompt tokens, or all it has: a slot that gets less
 /// would be held for nothing.
@@ -35,7 +35,7 @@ pub struct Limits {
     pub kv_blocks: BlockCount,
 }
 
-/// What the planner has to choose from, in planning order.
+/// What the planner has to choose from, each list in planning order.
 #[derive(Clone, Debug, Default)]
 pub struct StepProblem {
     /// Sequences with a slot.
@@ -51,6 +51,8 @@ pub struct StepProblem {
 /// A sequence with a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Running {
+    /// Its place in the planning order.
+    pub key: PlanKey,
     /// Prompt tokens to compute; 0 while decoding.
     pub prefill_left: u32,
     /// Tokens computed.
@@ -60,6 +62,8 @@ pub struct Running {
 /// A request without a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
+    /// Its place in the planning order.
+    pub key: PlanKey,
     /// Prompt tokens to compute. At least 1.
     pub prefill: u32,
     /// Blocks it takes with the slot.
@@ -80,48 +84,39 @@ pub struct StepSolution {
 }
 
 impl StepProblem {
-    /// Plans one step: running decodes first, then prompts in planning order, then the head of the
-    /// queue while it fits. Nobody overtakes the head of the queue, so that a large request is not
-    /// starved by small ones.
+    /// Plans one step: running decodes first, then prompts in planning order, those of the queue among
+    /// those that run: the head of the queue joins while it fits. Nobody overtakes it, so that a large
+    /// request is not starved by small ones.
     ///
     /// A step with anything to do gets at least one row, whatever it is predicted to cost.
     #[must_use]
     pub fn solve(&self, limits: &Limits, cost: &StepCost) -> StepSolution {
-        let mut step = Builder { limits, cost, solution: StepSolution::default() };
+        let blocks = self.free_blocks;
+        let mut step = Builder { limits, cost, blocks, solution: StepSolution::default() };
         for (at, sequence) in self.running.iter().enumerate() {
             if sequence.prefill_left == 0 && step.decode(sequence.computed) {
                 step.solution.decodes.push(at);
             }
         }
+        let slots = self.waiting.len().min(self.free_slots as usize);
+        let mut queue = &self.waiting[..slots];
         for (at, sequence) in self.running.iter().enumerate() {
+            step.join_before(&mut queue, Some(sequence.key));
             let tokens = step.prefill(sequence.prefill_left, sequence.computed, 1);
             if tokens > 0 {
                 step.solution.prefills.push((at, tokens));
             }
         }
-        self.join(&mut step);
+        step.join_before(&mut queue, None);
         step.solution
-    }
-
-    fn join(&self, step: &mut Builder<'_>) {
-        let mut blocks = self.free_blocks;
-        for waiting in self.waiting.iter().take(self.free_slots as usize) {
-            if waiting.blocks > blocks {
-                return;
-            }
-            let tokens = step.prefill(waiting.prefill, 0, JOIN_TOKENS_MIN);
-            if tokens == 0 {
-                return;
-            }
-            blocks -= waiting.blocks;
-            step.solution.joins.push(tokens);
-        }
     }
 }
 
 struct Builder<'a> {
     limits: &'a Limits,
     cost: &'a StepCost,
+    /// Blocks that nobody holds yet.
+    blocks: BlockCount,
     solution: StepSolution,
 }
 
@@ -145,6 +140,29 @@ impl Builder<'_> {
             self.solution.shape = shape;
         }
         fits
+    }
+
+    /// Seats those of the queue that are planned before `key`. When the head does not fit, nobody behind
+    /// it may join either.
+    fn join_before(&mut self, queue: &mut &[Waiting], key: Option<PlanKey>) {
+        while let Some((head, rest)) = queue.split_first()
+            && key.is_none_or(|key| head.key < key)
+        {
+            *queue = if self.join(head) { rest } else { &[] };
+        }
+    }
+
+    /// Seats a request if there are blocks and time for it.
+    fn join(&mut self, waiting: &Waiting) -> bool {
+        if waiting.blocks > self.blocks {
+            return false;
+        }
+        let tokens = self.prefill(waiting.prefill, 0, JOIN_TOKENS_MIN);
+        if tokens > 0 {
+            self.blocks -= waiting.blocks;
+            self.solution.joins.push(tokens);
+        }
+        tokens > 0
     }
 
     /// Adds as much of a prompt as the step can afford, and says how much: nothing if it is less than
@@ -192,7 +210,9 @@ fn with_prefill(shape: StepShape, tokens: u32, computed: u32) -> StepShape {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Tier;
     use proptest::prelude::*;
+    use units::Micros;
 
     const LIMITS: Limits = Limits {
         slots: 4,
@@ -205,14 +225,22 @@ mod tests {
         kv_blocks: BlockCount(100),
     };
 
+    fn key(arrival: u64) -> PlanKey {
+        PlanKey { tier: Tier::BestEffort, deadline: Micros(0), arrival }
+    }
+
     fn waiting(prefill: u32, blocks: u32) -> Waiting {
-        Waiting { prefill, blocks: BlockCount(blocks) }
+        Waiting { key: key(9), prefill, blocks: BlockCount(blocks) }
+    }
+
+    fn running(prefill_left: u32, computed: u32) -> Running {
+        Running { key: key(0), prefill_left, computed }
     }
 
     #[test]
     fn no_step_is_predicted_over_the_limit() {
         let problem = StepProblem {
-            running: vec![Running { prefill_left: 0, computed: 9 }; 3],
+            running: vec![running(0, 9); 3],
             waiting: vec![waiting(900, 60)],
             free_slots: 1,
             free_blocks: BlockCount(100),
@@ -246,12 +274,23 @@ mod tests {
     }
 
     #[test]
+    fn the_queue_is_planned_among_the_prompts_that_run() {
+        let limits = Limits { prefill_tokens: 100, ..LIMITS };
+        let ahead = Waiting { key: PlanKey { tier: Tier::Promised, ..key(9) }, ..waiting(60, 9) };
+        let problem = StepProblem {
+            running: vec![running(700, 0)],
+            waiting: vec![ahead, waiting(60, 9)],
+            free_slots: 4,
+            free_blocks: BlockCount(50),
+        };
+        let solution = problem.solve(&limits, &StepCost::GUESS);
+        assert_eq!((solution.joins, solution.prefills), (vec![60], vec![(0, 40)]));
+    }
+
+    #[test]
     fn a_machine_too_slow_for_its_limit_still_moves() {
         let cost = StepCost { gain: 60.0, base_us: 1e6, ..StepCost::GUESS };
-        let decode = StepProblem {
-            running: vec![Running { prefill_left: 0, computed: 9 }; 3],
-            ..StepProblem::default()
-        };
+        let decode = StepProblem { running: vec![running(0, 9); 3], ..StepProblem::default() };
         assert_eq!(decode.solve(&LIMITS, &cost).decodes, [0]);
         let join = StepProblem {
             waiting: vec![waiting(900, 60)],
@@ -264,9 +303,8 @@ mod tests {
 
     fn problems() -> impl Strategy<Value = StepProblem> {
         let running = (prop_oneof![Just(0u32), 0u32..700], 0u32..700)
-            .prop_map(|(prefill_left, computed)| Running { prefill_left, computed });
-        let waiting = (1u32..700, 1u32..60)
-            .prop_map(|(prefill, blocks)| Waiting { prefill, blocks: BlockCount(blocks) });
+            .prop_map(|(left, computed)| running(left, computed));
+        let waiting = (1u32..700, 1u32..60).prop_map(|(prefill, blocks)| waiting(prefill, blocks));
         let many = (prop::collection::vec(running, 0..5), prop::collection::vec(waiting, 0..5));
         (many, 0u32..5, 0u32..100).prop_map(|((running, waiting), free_slots, blocks)| {
             StepProblem { running, waiting, free_slots, free_blocks: BlockCount(blocks) }

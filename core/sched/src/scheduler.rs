@@ -148,14 +148,15 @@ impl Scheduler {
         let evict = submission.evict.clone();
         self.arrivals += 1;
         let sequence = Sequence::new(now, self.arrivals, submission);
-        self.unleased += u32::from(!sequence.leased);
+        self.unleased += u32::from(sequence.epoch.is_none());
         self.events.push(Event::Accepted {
             id,
             tier: sequence.tier,
-            leased: sequence.leased,
+            epoch: sequence.epoch,
             prompt_tokens: sequence.usage().prompt_tokens,
             max_tokens: sequence.max_tokens,
             budget: sequence.deadline.map(|deadline| deadline.until(now)),
+            first_token: sequence.first_token_budget,
             blocks: sequence.blocks(),
         });
         self.keys.insert(id, sequence.key());
@@ -167,7 +168,9 @@ impl Scheduler {
 
     fn refusal(&self, submission: &Submission) -> Option<Refusal> {
         let limits = &self.limits;
-        let waiting = count(self.waiting.len());
+        // Best effort cannot fill the queue against promises.
+        let rivals = self.waiting.keys().filter(|key| key.tier <= submission.tier);
+        let waiting = count(rivals.count());
         let needed =
             units::TokenCount(count(submission.prompt.len()).saturating_add(submission.max_tokens))
                 .blocks();
@@ -179,7 +182,7 @@ impl Scheduler {
             Some(Refusal::TooLarge { needed: needed.0, total: limits.kv_blocks.0 })
         } else if waiting >= limits.waiting {
             Some(Refusal::QueueFull { waiting, limit: limits.waiting })
-        } else if !submission.leased && self.unleased >= limits.unleased {
+        } else if submission.epoch.is_none() && self.unleased >= limits.unleased {
             Some(Refusal::UnleasedFull { unleased: self.unleased, limit: limits.unleased })
         } else {
             None
@@ -215,10 +218,18 @@ impl Scheduler {
         let waiting = self.waiting.values().take(self.free_slots.len());
         StepProblem {
             running: running
-                .map(|it| Running { prefill_left: it.prefill_left(), computed: it.computed })
+                .map(|it| Running {
+                    key: it.key(),
+                    prefill_left: it.prefill_left(),
+                    computed: it.computed,
+                })
                 .collect(),
             waiting: waiting
-                .map(|it| Waiting { prefill: it.prefill_left(), blocks: it.blocks() })
+                .map(|it| Waiting {
+                    key: it.key(),
+                    prefill: it.prefill_left(),
+                    blocks: it.blocks(),
+                })
                 .collect(),
             free_slots: count(self.free_slots.len()),
             free_blocks: self.pool.usage().free,
@@ -287,7 +298,7 @@ impl Scheduler {
         let place =
             if self.running.contains_key(&key) { &mut self.running } else { &mut self.waiting };
         let mut sequence = place.remove(&key).expect("the index knows where it is");
-        self.unleased -= u32::from(!sequence.leased);
+        self.unleased -= u32::from(sequence.epoch.is_none());
         self.vacate(sequence.seat.take());
         let (usage, timings) = (sequence.usage(), sequence.timings(now));
         self.events.push(Event::Finished { id, reason, usage, timings });

@@ -23,14 +23,16 @@ pub enum Phase {
     Decode,
 }
 
-/// The planning order: promised before best effort, then what was never evicted before what was, then
-/// the earliest deadline, then arrival.
+/// The planning order, of all requests in the system: promised before best effort, then the earliest
+/// deadline, then arrival. An evicted request keeps its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PlanKey {
-    tier: Tier,
-    evicted: bool,
-    deadline: Micros,
-    arrival: u64,
+    /// What was promised.
+    pub tier: Tier,
+    /// When it should be done; the end of time without a budget.
+    pub deadline: Micros,
+    /// A number that grows with every arrival.
+    pub arrival: u64,
 }
 
 /// A request, waiting or running.
@@ -38,11 +40,12 @@ pub struct PlanKey {
 pub(crate) struct Sequence {
     pub(crate) id: RequestId,
     pub(crate) tier: Tier,
-    pub(crate) leased: bool,
+    pub(crate) epoch: Option<u64>,
     pub(crate) sampling: Sampling,
     pub(crate) max_tokens: u32,
     pub(crate) deadline: Option<Micros>,
-    pub(crate) evicted: bool,
+    pub(crate) first_token_budget: Option<Span>,
+    evicted: bool,
     arrival: u64,
     /// What prefill computes: the prompt, and after an eviction what was sampled before it.
     pub(crate) history: Arc<[Token]>,
@@ -68,16 +71,16 @@ pub(crate) struct Seat {
 
 impl Sequence {
     pub(crate) fn new(now: Micros, arrival: u64, submission: Submission) -> Self {
-        let Submission { id, prompt, sampling, max_tokens, tier, leased, deadline, evict: _ } =
-            submission;
+        let Submission { id, prompt, sampling, max_tokens, tier, epoch, deadline, .. } = submission;
         let prompt_tokens = u32::try_from(prompt.len()).expect("a prompt fits the context");
         Self {
             id,
             tier,
-            leased,
+            epoch,
             sampling,
             max_tokens,
             deadline,
+            first_token_budget: submission.first_token,
             evicted: false,
             arrival,
             history: prompt,
@@ -95,7 +98,6 @@ impl Sequence {
     pub(crate) fn key(&self) -> PlanKey {
         PlanKey {
             tier: self.tier,
-            evicted: self.evicted,
             deadline: self.deadline.unwrap_or(Micros(u64::MAX)),
             arrival: self.arrival,
         }

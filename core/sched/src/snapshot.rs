@@ -46,7 +46,7 @@ pub struct SequenceView {
     pub deadline: Option<Micros>,
     /// Since submission.
     pub age: Span,
-    /// Blocks held, or to be held.
+    /// Blocks held: none while it waits.
     pub blocks: BlockCount,
 }
 
@@ -72,13 +72,13 @@ fn view(sequence: &Sequence, now: Micros) -> SequenceView {
         id: sequence.id,
         phase: sequence.phase(),
         tier: sequence.tier,
-        leased: sequence.leased,
+        leased: sequence.epoch.is_some(),
         prompt_tokens: sequence.usage().prompt_tokens,
         computed_tokens: sequence.computed,
         generated_tokens: sequence.sampled,
         max_tokens: sequence.max_tokens,
         deadline: sequence.deadline,
         age: sequence.age(now),
-        blocks: sequence.blocks(),
+        blocks: sequence.seat.as_ref().map_or(BlockCount(0), |seat| seat.lease.len()),
     }
 }

@@ -89,14 +89,15 @@ impl World {
             sampling: Sampling { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: 0 },
             max_tokens: cap.parse().expect("a number"),
             tier: Tier::BestEffort,
-            leased: true,
+            epoch: Some(1),
             deadline: None,
+            first_token: None,
             evict: Vec::new(),
         };
         for word in rest {
             match *word {
                 "!" => submission.tier = Tier::Promised,
-                "unleased" => submission.leased = false,
+                "unleased" => submission.epoch = None,
                 "evicts" => {}
                 victim if !victim.starts_with('@') => submission.evict.push(self.id(victim)),
                 budget => {
@@ -222,7 +223,7 @@ fn a_promise_displaces_best_effort_which_is_computed_again() {
             5. c+1 b+1 (30 ms)
                 c ends: Length after 2
             6. b+1 a:0..23 (43 ms)
-            7. b+1 a+1 (30 ms)
+            7. a+1 b+1 (30 ms)
                 a ends: Length after 5
             8. b+1 (20 ms)
             9. b+1 (20 ms)

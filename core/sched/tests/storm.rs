@@ -93,8 +93,9 @@ impl World {
                     },
                     max_tokens: cap.into(),
                     tier: if promised { Tier::Promised } else { Tier::BestEffort },
-                    leased,
+                    epoch: leased.then_some(1),
                     deadline: budget.map(|budget| self.now + Span::from_millis(budget.into())),
+                    first_token: None,
                     evict: vec![RequestId(evict.into())],
                 };
                 self.scheduler.on_command(self.now, Command::Submit(submission));

@@ -11,7 +11,7 @@ use llama_cpp_2::{
 use sample::Sampler;
 use sched::{Engine, EngineError, Sampled, StepOutcome, StepPlan};
 use text::Tokenizer;
-use units::{RequestId, Slot, Token};
+use units::{RequestId, Slot, Span, Token};
 
 use crate::{
     Model, backend,
@@ -87,6 +87,8 @@ pub struct Context<'model> {
     batch: LlamaBatch<'static>,
     /// Rows of the batch whose logits are wanted, in the order of the outcome.
     wanted: Vec<Wanted>,
+    /// Spent inside llama.cpp since the context was made.
+    decoding: Span,
 }
 
 /// A row whose logits give a token.
@@ -128,12 +130,13 @@ impl Model {
             samplers: vec![None; options.slots as usize],
             batch: LlamaBatch::new(limits.rows, 1),
             wanted: Vec::with_capacity(limits.rows),
+            decoding: Span::ZERO,
         })
     }
 }
 
 /// Checks the options; the length of a stream.
-fn check(options: &Options) -> Result<u32, ContextError> {
+pub(crate) fn check(options: &Options) -> Result<u32, ContextError> {
     let within = |option, value, max| {
         let fits = (1..=max).contains(&value);
         if fits { Ok(()) } else { Err(ContextError::Range { option, value, max }) }
@@ -147,7 +150,7 @@ fn check(options: &Options) -> Result<u32, ContextError> {
     Ok(options.context_tokens.next_multiple_of(STREAM_STEP))
 }
 
-fn params(options: &Options, stream: u32) -> LlamaContextParams {
+pub(crate) fn params(options: &Options, stream: u32) -> LlamaContextParams {
     let threads = options.threads.cast_signed();
     LlamaContextParams::default()
         .with_n_ctx(NonZeroU32::new(stream * options.slots))
@@ -171,6 +174,12 @@ impl Context<'_> {
     #[must_use]
     pub fn batch_tokens(&self) -> usize {
         self.limits.rows
+    }
+
+    /// Time spent inside llama.cpp since the context was made: what a step takes beyond it is ours.
+    #[must_use]
+    pub fn decoding(&self) -> Span {
+        self.decoding
     }
 
     fn join(&mut self, plan: &StepPlan) -> Result<(), EngineError> {
@@ -221,7 +230,10 @@ impl Context<'_> {
     }
 
     fn decode(&mut self) -> Result<(), EngineError> {
-        self.llama.decode(&mut self.batch).map_err(|error| match error {
+        let begun = Instant::now();
+        let decoded = self.llama.decode(&mut self.batch);
+        self.decoding += begun.elapsed().into();
+        decoded.map_err(|error| match error {
             DecodeError::NoKvCacheSlot => {
                 EngineError::NoRoom { rows: self.batch.n_tokens().unsigned_abs() as usize }
             }

@@ -15,7 +15,9 @@ mod context;
 mod gguf;
 mod ledger;
 mod model;
+mod yardstick;
 
 pub use context::{Context, ContextError, Options};
 pub use gguf::GgufError;
 pub use model::{Facts, Model, OpenError};
+pub use yardstick::{Yardstick, YardstickError};

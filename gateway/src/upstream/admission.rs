@@ -41,6 +41,8 @@ pub(crate) enum Verdict {
     Refused(Refused),
     /// Nobody answered.
     Unreachable,
+    /// Nobody answered in time. Admission may still be well: its own patience is not known here.
+    Late,
     /// Who answered does not watch the engine, so it knows nothing.
     Detached,
 }
@@ -85,7 +87,7 @@ impl Admission {
             Ok(Err(status)) => trouble(&status),
             Err(_) => {
                 warn!(?limit, "no verdict in time");
-                Ok(Verdict::Unreachable)
+                Ok(Verdict::Late)
             }
         }
     }

@@ -35,6 +35,8 @@ pub struct Answer {
     pub retry_after: Option<u64>,
     /// The `x-slo-tier` header.
     pub tier: Option<String>,
+    /// The `x-request-id` header.
+    pub request_id: Option<String>,
     /// From sending to the first text.
     pub first: Option<Duration>,
     /// From sending to the end.
@@ -110,6 +112,7 @@ impl Answer {
         self.status = response.status().as_u16();
         self.retry_after = header("retry-after").and_then(|it| it.parse().ok());
         self.tier = header("x-slo-tier");
+        self.request_id = header("x-request-id");
         if header("content-type").is_some_and(|it| it.starts_with("text/event-stream")) {
             self.stream(response, sent).await;
         } else if let Ok(body) = response.json::<Value>().await {

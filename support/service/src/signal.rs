@@ -4,16 +4,18 @@ use std::io;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Returns when the process is asked to stop: SIGTERM or SIGINT.
+/// Completes when the process is asked to stop: SIGTERM or SIGINT. The signals count from this call on.
+/// Must be called inside a tokio runtime.
 ///
 /// # Errors
 /// The handlers could not be installed.
-pub async fn shutdown() -> io::Result<()> {
+pub fn shutdown() -> io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    Ok(())
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
 }

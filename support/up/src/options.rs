@@ -30,7 +30,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 15_000, value_name = "MS")]
     pub(crate) gateway_grace_ms: u64,
     /// How long each other process may take to stop before it is killed
-    #[arg(long, default_value_t = 5_000, value_name = "MS")]
+    #[arg(long, default_value_t = 12_000, value_name = "MS")]
     pub(crate) grace_ms: u64,
     /// Where process ids and logs go
     #[arg(long, default_value = ".run", value_name = "DIR")]

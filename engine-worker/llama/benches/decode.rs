@@ -1,0 +1,218 @@
+//! Question: what does the engine cost on top of llama.cpp?
+//!
+//! Decode throughput of scheduler, context and text layer against the bare loop: same model, layout and
+//! threads, the two in turn within one run (A B B A ...). Prints tokens per second, the ratio of each
+//! pair, and the share of a step that is spent outside llama.cpp.
+//!
+//! `cargo bench --workspace --bench decode`, on a machine that does nothing else. The model is that of
+//! `make model`, or CADENCE_TEST_MODEL. Under `cargo test` it runs one small round.
+
+#![expect(clippy::print_stdout, reason = "a benchmark prints")]
+
+use std::{collections::BTreeMap, env, path::PathBuf, time::Instant};
+
+use llama::{Context, Model, Options, Yardstick};
+use sample::Sampling;
+use sched::{Command, Engine as _, Event, Limits, Scheduler, StepCost, Submission, Tier};
+use text::{Tokenizer as _, Transcript};
+use units::{BlockCount, Micros, RequestId, Span, Token};
+
+const PROMPT_TOKENS: usize = 64;
+const CONTEXT_TOKENS: u32 = 512;
+
+/// What is run.
+struct Plan {
+    widths: &'static [u32],
+    tokens: u32,
+    pairs: usize,
+}
+
+/// Both loops on one model.
+struct Bench<'model> {
+    model: &'model Model,
+    bare: Yardstick<'model>,
+    engine: Context<'model>,
+    prompt: Vec<Token>,
+}
+
+/// What every sequence of a run does.
+#[derive(Clone, Copy)]
+struct Work {
+    width: u32,
+    tokens: u32,
+    sampling: Sampling,
+}
+
+/// Decoding, and what share of it was spent outside llama.cpp.
+struct Run {
+    tokens_per_second: f64,
+    outside: f64,
+}
+
+fn main() {
+    let measured = env::args().any(|arg| arg == "--bench");
+    let plan = if measured {
+        Plan { widths: &[1, 4, 8], tokens: 96, pairs: 9 }
+    } else {
+        Plan { widths: &[2], tokens: 4, pairs: 1 }
+    };
+    let model = Model::open(&model_path(), 0).expect("a model; run `make model`");
+    let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
+    let threads = u32::try_from(threads).expect("a machine has fewer processors");
+    let options = Options { slots: 8, context_tokens: CONTEXT_TOKENS, batch_tokens: 512, threads };
+    let mut bench = Bench {
+        model: &model,
+        bare: model.yardstick(&options).expect("a context"),
+        engine: model.context(&options).expect("a context"),
+        prompt: prompt(&model),
+    };
+
+    let Plan { widths, tokens, pairs } = plan;
+    println!("{threads} threads, {tokens} tokens a sequence, median of {pairs} pairs (min to max)");
+    println!(
+        "| sampling | sequences | bare tok/s | engine tok/s | engine / bare | outside llama.cpp |"
+    );
+    println!("|---|---|---|---|---|---|");
+    for (name, sampling) in [("greedy", sampling(0.0, 0)), ("top_k 40", sampling(0.8, 40))] {
+        for &width in widths {
+            let work = Work { width, tokens, sampling };
+            let measured: Vec<_> = (0..pairs).map(|pair| bench.pair(pair, work)).collect();
+            report(name, width, &measured);
+        }
+    }
+}
+
+fn sampling(temperature: f32, top_k: u32) -> Sampling {
+    Sampling { temperature, top_k, top_p: 1.0, min_p: 0.0, seed: 1 }
+}
+
+fn prompt(model: &Model) -> Vec<Token> {
+    let mut prompt = Vec::new();
+    model.encode_plain(&"The quick brown fox jumps over the lazy dog. ".repeat(9), &mut prompt);
+    prompt.truncate(PROMPT_TOKENS);
+    prompt
+}
+
+impl Bench<'_> {
+    /// The same work for both, in alternating order.
+    fn pair(&mut self, pair: usize, work: Work) -> (f64, Run) {
+        if pair.is_multiple_of(2) {
+            let bare = self.run_bare(work);
+            (bare, self.run_engine(work))
+        } else {
+            let engine = self.run_engine(work);
+            (self.run_bare(work), engine)
+        }
+    }
+
+    fn run_bare(&mut self, work: Work) -> f64 {
+        self.bare.start(work.width, &self.prompt).expect("a prompt");
+        let begun = Instant::now();
+        for _ in 0..work.tokens {
+            self.bare.step().expect("a step");
+        }
+        f64::from(work.width * work.tokens) / begun.elapsed().as_secs_f64()
+    }
+
+    /// The step loop without its channels: plan, execute, read, commit, drain. The step that computes the
+    /// prompts is not timed.
+    fn run_engine(&mut self, work: Work) -> Run {
+        let mut scheduler = Scheduler::new(limits(), StepCost::GUESS);
+        let mut transcripts = BTreeMap::new();
+        for number in 0..work.width {
+            let id = RequestId(number.into());
+            transcripts.insert(id, Transcript::new(vec!["\u{0}never".into()]));
+            scheduler.on_command(Micros(0), Command::Submit(self.submission(id, work)));
+        }
+        self.step(&mut scheduler, &mut transcripts);
+        let (begun, inside) = (Instant::now(), self.engine.decoding());
+        let mut tokens = 0;
+        while let Some(sampled) = self.step(&mut scheduler, &mut transcripts) {
+            tokens += sampled;
+        }
+        let whole = begun.elapsed().as_secs_f64();
+        let inside = self.engine.decoding().saturating_sub(inside).as_secs_f64();
+        assert_eq!(tokens, work.width * work.tokens, "both loops do the same work");
+        Run { tokens_per_second: f64::from(tokens) / whole, outside: 1.0 - inside / whole }
+    }
+
+    fn submission(&self, id: RequestId, work: Work) -> Submission {
+        Submission {
+            id,
+            prompt: self.prompt.as_slice().into(),
+            sampling: work.sampling,
+            // One token comes with the prompt.
+            max_tokens: work.tokens + 1,
+            tier: Tier::BestEffort,
+            epoch: Some(1),
+            deadline: None,
+            first_token: None,
+            evict: Vec::new(),
+        }
+    }
+
+    /// One step. Says how many tokens it sampled, or that there was nothing to do.
+    fn step(
+        &mut self,
+        scheduler: &mut Scheduler,
+        transcripts: &mut BTreeMap<RequestId, Transcript>,
+    ) -> Option<u32> {
+        let plan = scheduler.plan_step(Micros(0));
+        if plan.is_empty() {
+            return None;
+        }
+        let mut outcome = self.engine.execute(&plan).expect("a step");
+        for sampled in &mut outcome.sampled {
+            let transcript = transcripts.get_mut(&sampled.id).expect("its own");
+            transcript.push(self.model.vocabulary(), sampled.token);
+            // All sequences run to the cap, so that both loops do the same work.
+            sampled.stop = false;
+        }
+        scheduler.commit_step(Micros(0), plan, Ok(outcome));
+        let events = scheduler.drain_events();
+        let sampled = events.iter().filter(|event| matches!(event, Event::Token { .. })).count();
+        Some(u32::try_from(sampled).expect("a step samples few"))
+    }
+}
+
+fn limits() -> Limits {
+    Limits {
+        slots: 8,
+        context_tokens: CONTEXT_TOKENS,
+        batch_tokens: 512,
+        prefill_tokens: 512,
+        step: Span::from_secs(60),
+        waiting: 64,
+        unleased: 64,
+        kv_blocks: BlockCount(8 * CONTEXT_TOKENS / 16),
+    }
+}
+
+fn report(name: &str, width: u32, pairs: &[(f64, Run)]) {
+    let spread = |values: Vec<f64>| {
+        let mut values = values;
+        values.sort_by(f64::total_cmp);
+        (values[values.len() / 2], values[0], values[values.len() - 1])
+    };
+    let bare = spread(pairs.iter().map(|(bare, _)| *bare).collect());
+    let engine = spread(pairs.iter().map(|(_, run)| run.tokens_per_second).collect());
+    let ratio = spread(pairs.iter().map(|(bare, run)| run.tokens_per_second / bare).collect());
+    let outside = spread(pairs.iter().map(|(_, run)| run.outside * 100.0).collect());
+    println!(
+        "| {name} | {width} | {:.0} | {:.0} | {:.3} ({:.3} to {:.3}) | {:.2} % ({:.2} to {:.2}) |",
+        bare.0, engine.0, ratio.0, ratio.1, ratio.2, outside.0, outside.1, outside.2
+    );
+}
+
+fn model_path() -> PathBuf {
+    env::var_os("CADENCE_TEST_MODEL").map_or_else(
+        || {
+            concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/../../.cache/models/SmolLM2-135M-Instruct.Q4_1.gguf"
+            )
+            .into()
+        },
+        PathBuf::from,
+    )
+}

@@ -1,0 +1,100 @@
+//! The bare loop: what llama.cpp does with nothing around it.
+//!
+//! The benchmark measures the engine against it, in the same layout, with the same threads. It decodes
+//! greedily and knows no requests.
+
+use llama_cpp_2::{
+    DecodeError,
+    context::LlamaContext,
+    llama_batch::{BatchAddError, LlamaBatch},
+    token::LlamaToken,
+};
+use sample::{Sampler, Sampling};
+use units::Token;
+
+use crate::{
+    ContextError, Model, Options, backend,
+    context::{check, params},
+};
+
+const GREEDY: Sampling = Sampling { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: 0 };
+
+/// Why the bare loop cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum YardstickError {
+    /// llama.cpp could not decode.
+    #[error("llama.cpp failed: {0}")]
+    Decode(#[from] DecodeError),
+    /// More rows than the batch holds.
+    #[error("the batch is too small: {0}")]
+    Batch(#[from] BatchAddError),
+}
+
+/// Sequences that decode together, one stream each.
+pub struct Yardstick<'model> {
+    llama: LlamaContext<'model>,
+    batch: LlamaBatch<'static>,
+    sampler: Sampler,
+    /// The last token of each sequence; all stand at the same position.
+    last: Vec<Token>,
+    position: i32,
+}
+
+impl Model {
+    /// Makes a bare loop with a context like [`Model::context`]'s.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn yardstick(&self, options: &Options) -> Result<Yardstick<'_>, ContextError> {
+        let stream = check(options)?;
+        let made = self.llama().new_context(backend::get(), params(options, stream));
+        let llama = made.map_err(|_| ContextError::Refused {
+            slots: options.slots,
+            context_tokens: stream,
+            kv_bytes: 0,
+        })?;
+        let batch = LlamaBatch::new(options.batch_tokens as usize, 1);
+        let sampler = Sampler::new(GREEDY, 0);
+        Ok(Yardstick { llama, batch, sampler, last: Vec::new(), position: 0 })
+    }
+}
+
+impl Yardstick<'_> {
+    /// Forgets everything and gives `sequences` sequences the same prompt.
+    ///
+    /// # Errors
+    /// llama.cpp failed, or the prompt is longer than a batch.
+    pub fn start(&mut self, sequences: u32, prompt: &[Token]) -> Result<(), YardstickError> {
+        self.llama.clear_kv_cache();
+        self.last.clear();
+        for sequence in 0..sequences {
+            self.batch.clear();
+            for (position, token) in (0..).zip(prompt) {
+                let token = LlamaToken(token.0.cast_signed());
+                self.batch.add(token, position, &[sequence.cast_signed()], false)?;
+            }
+            self.llama.decode(&mut self.batch)?;
+            self.last.push(prompt.last().copied().unwrap_or(Token(0)));
+        }
+        self.position = i32::try_from(prompt.len()).unwrap_or(i32::MAX);
+        Ok(())
+    }
+
+    /// One more token of every sequence.
+    ///
+    /// # Errors
+    /// llama.cpp failed.
+    pub fn step(&mut self) -> Result<(), YardstickError> {
+        self.batch.clear();
+        for (sequence, token) in (0..).zip(&self.last) {
+            let token = LlamaToken(token.0.cast_signed());
+            self.batch.add(token, self.position, &[sequence], true)?;
+        }
+        self.llama.decode(&mut self.batch)?;
+        for (row, last) in (0..).zip(&mut self.last) {
+            *last = self.sampler.sample(self.llama.get_logits_ith(row));
+        }
+        self.position += 1;
+        Ok(())
+    }
+}

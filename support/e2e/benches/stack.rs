@@ -1,0 +1,288 @@
+//! Questions about the whole stack, each a section of the output:
+//!
+//! - `latency`: what do gateway, admission and gRPC add to the engine's own time? The engine is a mock that
+//!   sleeps; its own time from submission to first token, and to the end, is read from its records and
+//!   taken off what the client saw.
+//! - `decide`: how long does a decision take over loopback?
+//! - `memory`: are gateway and admission small, and flat after 10,000 requests?
+//! - `throughput`: how many tokens a second does the engine decode from the real model while clients
+//!   read them through the whole stack?
+//!
+//! `cargo bench --workspace --bench stack [-- latency ...]`, on a machine that does nothing else. Client,
+//! gateway, admission and engine share its processors. Under `cargo test` it runs next to nothing.
+
+#![expect(clippy::print_stdout, reason = "a benchmark prints")]
+
+use std::{
+    collections::BTreeMap,
+    env,
+    sync::{Arc, Mutex, MutexGuard},
+    time::{Duration, Instant},
+};
+
+use e2e::{Chat, Spec, Stack};
+use futures_util::future::join_all;
+use proto::v1::{
+    self, admission_client::AdmissionClient, engine_client::EngineClient,
+    watch_event::Event as Seen,
+};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() {
+    let measured = env::args().any(|arg| arg == "--bench");
+    let named: Vec<String> = env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let wanted = |section: &str| named.is_empty() || named.iter().any(|name| name == section);
+    let scale = Scale(if measured { 1 } else { 500 });
+    if wanted("latency") {
+        latency(scale).await;
+    }
+    if wanted("decide") {
+        decide(scale).await;
+    }
+    if wanted("memory") {
+        memory(scale).await;
+    }
+    if wanted("throughput") {
+        throughput(scale).await;
+    }
+}
+
+/// Divides the work, so that a test run is short.
+#[derive(Clone, Copy)]
+struct Scale(usize);
+
+impl Scale {
+    fn of(self, count: usize) -> usize {
+        count.div_ceil(self.0)
+    }
+}
+
+/// Median, 99th percentile and maximum, in milliseconds.
+fn quantiles(mut values: Vec<Duration>) -> String {
+    values.sort();
+    let at = |share: usize| values[(values.len() * share / 100).min(values.len() - 1)];
+    let millis = |it: Duration| it.as_secs_f64() * 1e3;
+    format!("{:.2} | {:.2} | {:.2}", millis(at(50)), millis(at(99)), millis(at(100)))
+}
+
+/// What the engine's records say.
+#[derive(Default)]
+struct Seeing {
+    lives: BTreeMap<String, Life>,
+    /// When each step was committed, and how many sequences decoded in it.
+    steps: Vec<(u64, u32)>,
+}
+
+/// The engine's own times: from submission to the first token, and to the end.
+#[derive(Default)]
+struct Life {
+    submitted_us: u64,
+    first: Duration,
+    finished: Duration,
+}
+
+/// Follows an engine's records until it is dropped.
+struct Observer {
+    seeing: Arc<Mutex<Seeing>>,
+    following: tokio::task::JoinHandle<()>,
+}
+
+impl Observer {
+    async fn start(stack: &Stack) -> Self {
+        let (say, said) = mpsc::channel(4);
+        let role = v1::hello::Role::Observer.into();
+        let hello = v1::Hello { instance: "bench".into(), role, ..v1::Hello::default() };
+        say.send(request(v1::watch_request::Message::Hello(hello))).await.expect("room");
+        let mut engine = EngineClient::connect(stack.engine_address()).await.expect("an engine");
+        let mut seen = engine.watch(ReceiverStream::new(said)).await.expect("a watch").into_inner();
+        let seeing = Arc::new(Mutex::new(Seeing::default()));
+        let noted = seeing.clone();
+        let following = tokio::spawn(async move {
+            let mut pings = tokio::time::interval(Duration::from_secs(1));
+            loop {
+                tokio::select! {
+                    event = seen.message() => match event {
+                        Ok(Some(v1::WatchEvent { event: Some(Seen::Record(record)) })) => {
+                            noted.lock().expect("no panic").note(&record);
+                        }
+                        Ok(Some(_)) => {}
+                        Ok(None) | Err(_) => return,
+                    },
+                    _ = pings.tick() => {
+                        let ping = request(v1::watch_request::Message::Ping(v1::Ping {}));
+                        let _ = say.send(ping).await;
+                    }
+                }
+            }
+        });
+        Self { seeing, following }
+    }
+
+    /// What was seen, once the last records are in.
+    async fn seen(&self) -> MutexGuard<'_, Seeing> {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        self.seeing.lock().expect("no panic")
+    }
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        self.following.abort();
+    }
+}
+
+fn request(message: v1::watch_request::Message) -> v1::WatchRequest {
+    v1::WatchRequest { message: Some(message) }
+}
+
+impl Seeing {
+    fn note(&mut self, record: &v1::Record) {
+        use v1::lifecycle::Event as Happened;
+        match &record.event {
+            Some(v1::record::Event::Step(step)) => self.steps.push((record.at_us, step.decodes)),
+            Some(v1::record::Event::Lifecycle(life)) => {
+                let entry = self.lives.entry(life.request_id.clone()).or_default();
+                let since = record.at_us.saturating_sub(entry.submitted_us);
+                let since = Duration::from_micros(since);
+                match life.event {
+                    Some(Happened::Submitted(_)) => entry.submitted_us = record.at_us,
+                    Some(Happened::FirstToken(_)) => entry.first = since,
+                    Some(Happened::Finished(_)) => entry.finished = since,
+                    Some(Happened::Started(_)) | None => {}
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// Tokens per second over the steps in which all `streams` decoded.
+    fn rate(&self, streams: u32) -> f64 {
+        let full = || self.steps.iter().filter(|(_, decodes)| *decodes == streams);
+        let (Some((begun, _)), Some((ended, _))) = (full().next(), full().next_back()) else {
+            return f64::NAN;
+        };
+        let tokens = f64::from(streams) * (full().count() - 1) as f64;
+        tokens / Duration::from_micros(ended - begun).as_secs_f64().max(1e-9)
+    }
+}
+
+async fn latency(scale: Scale) {
+    println!("\n## latency: milliseconds added to the engine's own time\n");
+    println!("| streams | requests | first token p50 | p99 | max | whole answer p50 | p99 | max |");
+    println!("|---|---|---|---|---|---|---|---|");
+    for (streams, each) in [(1, 400), (32, 40), (256, 8)] {
+        let spec = Spec::mock(20_000, 0).engine(&["--slots", "256", "--context-tokens", "512"]);
+        let spec = spec.admission(&["--limit-requests", "512", "--limit-tokens", "1000000"]);
+        let stack = Stack::start(spec).await;
+        let observer = Observer::start(&stack).await;
+        let clients = (0..streams).map(|number| client(&stack, number, scale.of(each)));
+        let answers = join_all(clients).await.concat();
+        let seen = observer.seen().await;
+        let (mut first, mut whole) = (Vec::new(), Vec::new());
+        for answer in &answers {
+            assert!(answer.is_complete(), "{answer:?}");
+            let own = &seen.lives[answer.request_id.as_ref().expect("every answer has an id")];
+            first.push(answer.first.expect("text").saturating_sub(own.first));
+            whole.push(answer.took.saturating_sub(own.finished));
+        }
+        let requests = answers.len();
+        println!("| {streams} | {requests} | {} | {} |", quantiles(first), quantiles(whole));
+    }
+}
+
+/// One request after the other. Clients start spread over the mock's steps.
+async fn client(stack: &Stack, number: u64, requests: usize) -> Vec<e2e::Answer> {
+    tokio::time::sleep(Duration::from_micros(number * 7_919 % 20_000)).await;
+    let mut answers = Vec::new();
+    for _ in 0..requests {
+        answers.push(Chat::new("a short question", 16).ask(stack, 0).await);
+    }
+    answers
+}
+
+async fn decide(scale: Scale) {
+    println!("\n## decide: milliseconds over loopback, one caller at a time and eight\n");
+    println!("| callers | decisions | p50 | p99 | max |");
+    println!("|---|---|---|---|---|");
+    let spec = Spec::mock(20_000, 0).admission(&["--lease-ms", "1"]);
+    let stack = Stack::start(spec).await;
+    let mut engine = EngineClient::connect(stack.engine_address()).await.expect("an engine");
+    let info = engine.info(v1::InfoRequest {}).await.expect("info").into_inner();
+    let client = AdmissionClient::connect(stack.admission_address()).await.expect("admission");
+    for callers in [1, 8] {
+        let each = scale.of(20_000 / callers);
+        let calls = (0..callers).map(|caller| {
+            let (mut client, instance) = (client.clone(), info.engine_instance.clone());
+            async move {
+                let mut took = Vec::new();
+                for number in 0..each {
+                    let question =
+                        question((callers * 100 + caller) * 1_000_000 + number, &instance);
+                    let begun = Instant::now();
+                    client.decide(question).await.expect("a verdict");
+                    took.push(begun.elapsed());
+                }
+                took
+            }
+        });
+        let took = join_all(calls).await.concat();
+        println!("| {callers} | {} | {} |", took.len(), quantiles(took));
+    }
+}
+
+fn question(number: usize, instance: &str) -> v1::DecideRequest {
+    let candidate = v1::Candidate { engine_instance: instance.into(), ..v1::Candidate::default() };
+    v1::DecideRequest {
+        request_id: format!("{number:032x}"),
+        candidates: vec![candidate],
+        prompt_tokens: 100,
+        max_tokens: 100,
+        patience_us: Some(0),
+        ..v1::DecideRequest::default()
+    }
+}
+
+async fn memory(scale: Scale) {
+    println!("\n## memory: MiB resident after so many requests\n");
+    println!("| requests | gateway | admission |");
+    println!("|---|---|---|");
+    let stack = Stack::start(Spec::mock(0, 0).admission(&["--limit-requests", "64"])).await;
+    let mut done = 0;
+    for more in [0, 100, 1_900, 8_000, 10_000, 10_000] {
+        let each = scale.of(more / 16);
+        let clients = (0..16).map(|_| client(&stack, 0, each));
+        for answer in join_all(clients).await.concat() {
+            assert!(answer.is_complete(), "{answer:?}");
+        }
+        done += each * 16;
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        let gateway = mib(stack.gateways[0].resident_bytes());
+        println!("| {done} | {gateway:.1} | {:.1} |", mib(stack.admission.resident_bytes()));
+    }
+}
+
+async fn throughput(scale: Scale) {
+    println!("\n## throughput: tokens per second from the real model, while clients read them\n");
+    println!("| streams | median | each round |");
+    println!("|---|---|---|");
+    let stack = Stack::start(Spec::model().engine(&["--threads", "0"])).await;
+    let tokens = u32::try_from(scale.of(96)).expect("small") + 2;
+    for streams in [1, 4, 8] {
+        let mut rates = Vec::new();
+        for round in 0..scale.of(5) {
+            let observer = Observer::start(&stack).await;
+            let stack = &stack;
+            let chats = (0..streams).map(|number| async move {
+                let story = format!("Tell me a very long story, number {number} of {round}.");
+                Chat::new(&story, tokens).ask(stack, 0).await
+            });
+            join_all(chats).await;
+            rates.push(observer.seen().await.rate(streams));
+        }
+        let shown: Vec<String> = rates.iter().map(|rate| format!("{rate:.0}")).collect();
+        rates.sort_by(f64::total_cmp);
+        println!("| {streams} | {:.0} | {} |", rates[rates.len() / 2], shown.join(" "));
+    }
+}
