@@ -84,6 +84,9 @@ fn refused(refusal: &Refusal) -> Status {
     }
 }
 
+/// Less text than this is tokenised faster than it is handed to another thread.
+const INLINE_BYTES: usize = 2 << 10;
+
 /// Writes what is to be tokenised, with the template's text apart from the users'.
 type Write = Box<dyn FnOnce(&ChatTemplate) -> Result<Vec<Segment>, Status> + Send>;
 
@@ -102,15 +105,21 @@ impl EngineService {
         self.pantry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The tokens of what `Prepare` got, made off the async threads. The work keeps its place in the queue
-    /// even when the caller leaves: it cannot be stopped in the middle.
+    /// The tokens of what `Prepare` got, made off the async threads unless it is little. The work keeps its
+    /// place in the queue even when the caller leaves: it cannot be stopped in the middle.
     async fn tokens(&self, input: v1::prepare_request::Input) -> Result<Arc<[Token]>, Status> {
         use v1::prepare_request::Input;
-        let write: Write = match input {
+        let (bytes, write): (usize, Write) = match input {
             Input::TokenIds(ids) => return token_ids(&ids.ids, self.tokenizer.vocabulary().len()),
-            Input::Text(text) => Box::new(|_| Ok(vec![Segment::User(text)])),
-            Input::Chat(input) => Box::new(|template| chat(input, template)),
+            Input::Text(text) => (text.len(), Box::new(|_| Ok(vec![Segment::User(text)]))),
+            Input::Chat(input) => {
+                let bytes = input.messages.iter().map(|it| it.content.len()).sum();
+                (bytes, Box::new(|template| chat(input, template)))
+            }
         };
+        if bytes <= INLINE_BYTES {
+            return Ok(text::encode(&write(&self.template)?, &*self.tokenizer).into());
+        }
         let place = self.preparing.clone().try_acquire_owned();
         let place = place.map_err(|_| exhausted("too many requests are being prepared"))?;
         let turn = self.tokenising.clone().acquire_owned().await;

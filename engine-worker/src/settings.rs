@@ -77,7 +77,7 @@ pub struct EngineSettings {
     #[arg(long, default_value_t = 64)]
     pub prepared_mib: usize,
     /// Requests being prepared or waiting for it.
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, default_value_t = 256)]
     pub preparing_max: usize,
 
     /// How long running requests may go on after SIGTERM.

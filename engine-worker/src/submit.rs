@@ -65,6 +65,7 @@ impl Desk<'_> {
         let budget = request.budget.unwrap_or_default();
         Ok(Submission {
             id: request_id(&request.request_id)?,
+            submitted_at: self.now,
             max_tokens: self.max_tokens(request.max_tokens, &prompt)?,
             prompt,
             sampling: self.sampling(request.sampling.unwrap_or(GREEDY))?,

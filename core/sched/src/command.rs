@@ -33,6 +33,8 @@ pub enum Command {
 pub struct Submission {
     /// Not in the system yet, or it is refused.
     pub id: RequestId,
+    /// When it reached the engine: it may have waited for a step to end. Its timings count from here.
+    pub submitted_at: Micros,
     /// The prompt.
     pub prompt: Arc<[Token]>,
     /// How tokens are drawn.

@@ -147,7 +147,7 @@ impl Scheduler {
         }
         let evict = submission.evict.clone();
         self.arrivals += 1;
-        let sequence = Sequence::new(now, self.arrivals, submission);
+        let sequence = Sequence::new(self.arrivals, submission);
         self.unleased += u32::from(sequence.epoch.is_none());
         self.events.push(Event::Accepted {
             id,

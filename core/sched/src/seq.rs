@@ -70,7 +70,7 @@ pub(crate) struct Seat {
 }
 
 impl Sequence {
-    pub(crate) fn new(now: Micros, arrival: u64, submission: Submission) -> Self {
+    pub(crate) fn new(arrival: u64, submission: Submission) -> Self {
         let Submission { id, prompt, sampling, max_tokens, tier, epoch, deadline, .. } = submission;
         let prompt_tokens = u32::try_from(prompt.len()).expect("a prompt fits the context");
         Self {
@@ -89,7 +89,7 @@ impl Sequence {
             sampled: 0,
             computed: 0,
             seat: None,
-            submitted_at: now,
+            submitted_at: submission.submitted_at,
             started: None,
             first_token: None,
         }

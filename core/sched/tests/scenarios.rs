@@ -85,6 +85,7 @@ impl World {
         let (prompt, cap) = size.split_once('+').expect("prompt+cap");
         let mut submission = Submission {
             id: self.id(name),
+            submitted_at: self.now,
             prompt: vec![Token(5); prompt.parse().expect("a number")].into(),
             sampling: Sampling { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: 0 },
             max_tokens: cap.parse().expect("a number"),

@@ -83,6 +83,7 @@ impl World {
             Action::Submit { id, prompt, cap, promised, leased, budget, evict } => {
                 let submission = Submission {
                     id: RequestId(id.into()),
+                    submitted_at: self.now,
                     prompt: (0..prompt).map(|at| Token(u32::from(at % 7))).collect(),
                     sampling: Sampling {
                         temperature: 0.0,

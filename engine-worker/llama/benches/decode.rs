@@ -139,6 +139,7 @@ impl Bench<'_> {
     fn submission(&self, id: RequestId, work: Work) -> Submission {
         Submission {
             id,
+            submitted_at: Micros(0),
             prompt: self.prompt.as_slice().into(),
             sampling: work.sampling,
             // One token comes with the prompt.

@@ -75,10 +75,8 @@ struct Seeing {
     steps: Vec<(u64, u32)>,
 }
 
-/// The engine's own times: from submission to the first token, and to the end.
-#[derive(Default)]
+/// The engine's own times: from the arrival of `Generate` to the first token, and to the end.
 struct Life {
-    submitted_us: u64,
     first: Duration,
     finished: Duration,
 }
@@ -139,18 +137,14 @@ fn request(message: v1::watch_request::Message) -> v1::WatchRequest {
 
 impl Seeing {
     fn note(&mut self, record: &v1::Record) {
-        use v1::lifecycle::Event as Happened;
         match &record.event {
             Some(v1::record::Event::Step(step)) => self.steps.push((record.at_us, step.decodes)),
             Some(v1::record::Event::Lifecycle(life)) => {
-                let entry = self.lives.entry(life.request_id.clone()).or_default();
-                let since = record.at_us.saturating_sub(entry.submitted_us);
-                let since = Duration::from_micros(since);
-                match life.event {
-                    Some(Happened::Submitted(_)) => entry.submitted_us = record.at_us,
-                    Some(Happened::FirstToken(_)) => entry.first = since,
-                    Some(Happened::Finished(_)) => entry.finished = since,
-                    Some(Happened::Started(_)) | None => {}
+                if let Some(v1::lifecycle::Event::Finished(finished)) = &life.event {
+                    let timings = finished.timings.unwrap_or_default();
+                    let first = Duration::from_micros(timings.first_token_us.unwrap_or_default());
+                    let finished = Duration::from_micros(timings.finished_us);
+                    self.lives.insert(life.request_id.clone(), Life { first, finished });
                 }
             }
             None => {}
