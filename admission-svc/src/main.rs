@@ -29,8 +29,8 @@ fn run(settings: Settings) -> anyhow::Result<()> {
     let listener = net::bind(settings.listen)?;
     let metrics = settings.metrics_address().map_err(|reason| anyhow!(reason))?;
     let metrics = metrics.map(net::bind).transpose()?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
+    // One thread for gRPC beside the actor's: a decision takes microseconds, waking a thread takes longer.
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?;

@@ -13,12 +13,12 @@ use std::{
 
 use anyhow::{Context as _, anyhow, bail};
 use proto::v1::engine_server::EngineServer;
-use sched::{Engine, Epochs, Limits, Scheduler, StepCost};
+use sched::{Engine, Limits, Scheduler, StepCost};
 use service::{clock::Clock, grpc, net, telemetry};
 use sha2::{Digest as _, Sha256};
 use text::{ChatTemplate, Tokenizer};
 use tokio::sync::{Semaphore, oneshot};
-use units::Span;
+use units::{Micros, Span};
 
 use crate::{
     backend::{self, Backend},
@@ -63,54 +63,31 @@ impl App {
     /// One line: a busy address, a broken model file, sizes that do not fit.
     pub async fn build(settings: EngineSettings) -> anyhow::Result<Self> {
         let listener = net::bind(settings.listen)?;
-        let metrics_listener = match settings.metrics_listen.as_str() {
-            "" => None,
-            address => {
-                let parsed = address.parse();
-                Some(net::bind(parsed.with_context(|| format!("metrics_listen: {address:?}"))?)?)
-            }
-        };
+        let metrics_listener = metrics_listener(&settings)?;
         let clock = Clock::start();
         let loading = settings.clone();
         let backend = tokio::task::spawn_blocking(move || backend::load(&loading)).await??;
         let limits = backend.sizes.limits(&settings);
-        if settings.context_tokens > limits.context_tokens {
-            let (asked, given) = (settings.context_tokens, limits.context_tokens);
-            tracing::warn!(asked, given, "context_tokens: the model was trained on fewer");
-        }
-        let sha256 = hash_in_background(&settings);
-        tracing::info!(
-            model = backend.model.id,
-            slots = limits.slots,
-            context_tokens = limits.context_tokens,
-            "model loaded after {}",
-            Span::from(Duration::from_micros(clock.now().0))
-        );
+        report_load(&settings, &backend, &limits, clock);
 
+        let tokenizer = backend.tokenizer.clone();
+        let template = ChatTemplate::of(&*tokenizer).context("the model's chat template")?;
         let facts = Facts {
             backend: backend.name,
             model: backend.model.clone(),
-            created: unix_seconds(),
-            sha256,
+            created: unix_micros() / 1_000_000,
+            sha256: hash_in_background(&settings),
         };
-        let tokenizer = backend.tokenizer.clone();
-        let template = ChatTemplate::of(&*tokenizer).context("the model's chat template")?;
-        let thread = EngineThread::start(backend, limits, clock).await?;
+        let EngineThread { commands, hub, ended } =
+            EngineThread::start(backend, limits, clock).await?;
         let pantry = Arc::new(Mutex::new(pantry(&settings)));
         if let Some(listener) = metrics_listener {
-            serve_metrics(listener, thread.hub.clone(), pantry.clone())?;
+            serve_metrics(listener, hub.clone(), pantry.clone())?;
         }
-        let address = listener.local_addr()?;
-        let instance = uuid::Uuid::now_v7().simple().to_string();
+        let open = limits.slots as usize + limits.waiting as usize + GENERATE_MARGIN;
         let service = EngineService {
-            commands: thread.commands.clone(),
-            watch: Arc::new(WatchDesk {
-                hub: thread.hub.clone(),
-                // Wall-clock microseconds: above every epoch of an earlier process.
-                epochs: Mutex::new(Epochs::new(unix_micros())),
-                clock,
-                instance,
-            }),
+            commands: commands.clone(),
+            watch: Arc::new(WatchDesk::new(hub.clone(), clock, unix_micros())),
             tokenizer,
             template: Arc::new(template),
             pantry,
@@ -118,23 +95,15 @@ impl App {
             context_tokens: limits.context_tokens,
             preparing: Arc::new(Semaphore::new(settings.preparing_max)),
             tokenising: Arc::new(Semaphore::new(TOKENISING)),
-            serials: AtomicU64::new(0),
             watchers: Arc::new(Semaphore::new(WATCHERS)),
-            generating: Arc::new(Semaphore::new(
-                limits.slots as usize + limits.waiting as usize + GENERATE_MARGIN,
-            )),
+            serials: AtomicU64::new(0),
+            generating: Arc::new(Semaphore::new(open)),
             facts,
         };
-        tracing::info!(%address, "ready after {}", Span(clock.now().0));
-        Ok(Self {
-            listener,
-            address,
-            service,
-            commands: thread.commands,
-            hub: thread.hub,
-            engine_ended: thread.ended,
-            drain: Duration::from_millis(settings.drain_ms),
-        })
+        let address = listener.local_addr()?;
+        tracing::info!(%address, "ready after {}", clock.now().since(Micros(0)));
+        let drain = Duration::from_millis(settings.drain_ms);
+        Ok(Self { listener, address, service, commands, hub, engine_ended: ended, drain })
     }
 
     /// Where it listens.
@@ -180,6 +149,25 @@ impl App {
         serving.abort();
         tracing::info!("stopped");
         Ok(())
+    }
+}
+
+fn metrics_listener(settings: &EngineSettings) -> anyhow::Result<Option<TcpListener>> {
+    let address = settings.metrics_listen.as_str();
+    if address.is_empty() {
+        return Ok(None);
+    }
+    let parsed = address.parse().with_context(|| format!("metrics_listen: {address:?}"))?;
+    net::bind(parsed).map(Some)
+}
+
+fn report_load(settings: &EngineSettings, backend: &Backend, limits: &Limits, clock: Clock) {
+    let (model, slots, context_tokens) = (&backend.model.id, limits.slots, limits.context_tokens);
+    let took = clock.now().since(Micros(0));
+    tracing::info!(model, slots, context_tokens, "model loaded after {took}");
+    if settings.context_tokens > context_tokens {
+        let asked = settings.context_tokens;
+        tracing::warn!(asked, "context_tokens: the model was trained on fewer");
     }
 }
 
@@ -319,8 +307,4 @@ fn hash_in_background(settings: &EngineSettings) -> Arc<OnceLock<String>> {
 fn unix_micros() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX / 2)
-}
-
-fn unix_seconds() -> u64 {
-    unix_micros() / 1_000_000
 }

@@ -18,7 +18,9 @@ fn main() -> ExitCode {
     }
 }
 
-#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+/// One thread for gRPC: waking another one takes longer than most calls, and the model wants the
+/// processors.
+#[tokio::main(flavor = "current_thread")]
 async fn run(settings: EngineSettings) -> anyhow::Result<()> {
     service::telemetry::start_logs(&settings.logs)?;
     let app = App::build(settings).await?;

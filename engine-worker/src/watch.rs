@@ -35,6 +35,13 @@ pub(crate) struct WatchDesk {
 }
 
 impl WatchDesk {
+    /// A desk under a fresh instance id. Epochs count from the wall clock, which is above every epoch of an
+    /// earlier process.
+    pub(crate) fn new(hub: Arc<Hub>, clock: Clock, unix_micros: u64) -> Self {
+        let instance = uuid::Uuid::now_v7().simple().to_string();
+        Self { hub, epochs: Mutex::new(Epochs::new(unix_micros)), clock, instance }
+    }
+
     pub(crate) fn epochs(&self) -> std::sync::MutexGuard<'_, Epochs> {
         self.epochs.lock().unwrap_or_else(PoisonError::into_inner)
     }

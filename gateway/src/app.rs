@@ -2,10 +2,7 @@
 
 use std::{
     net::{SocketAddr, TcpListener},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
@@ -17,12 +14,12 @@ use tracing::{info, warn};
 
 use crate::{
     drain::{Drain, Phase},
-    error::ApiError,
     fallback::LocalCap,
     metrics,
-    probe::{self, Health, Served, State},
+    probe::{self, Health},
     server,
     settings::Settings,
+    shared::{Flights, Shared, upstreams},
     upstream::{Admission, Engine},
 };
 
@@ -30,75 +27,6 @@ use crate::{
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// How often a draining process looks whether it is done.
 const DRAIN_BEAT: Duration = Duration::from_millis(20);
-
-/// What all threads share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) settings: Settings,
-    pub(crate) clock: Clock,
-    pub(crate) health: Arc<Health>,
-    pub(crate) local_cap: LocalCap,
-    pub(crate) drain: Drain,
-    pub(crate) flights: Flights,
-    pub(crate) metrics: PrometheusHandle,
-}
-
-/// Chat requests in flight.
-#[derive(Debug, Default)]
-pub(crate) struct Flights(AtomicUsize);
-
-impl Flights {
-    pub(crate) fn begin(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn end(&self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    fn count(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// What one HTTP worker thread works with: the shared part, and connections of its own.
-#[derive(Debug)]
-pub(crate) struct Gateway {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) engines: Vec<Engine>,
-    pub(crate) admission: Admission,
-}
-
-impl Gateway {
-    /// Must be called on the worker's runtime.
-    pub(crate) fn connect(shared: Arc<Shared>) -> Self {
-        let (engines, admission) =
-            upstreams(&shared.settings).expect("the addresses were checked when the app was built");
-        Self { shared, engines, admission }
-    }
-
-    /// Index of the engine that serves now, and what it serves.
-    ///
-    /// # Errors
-    /// None is up.
-    pub(crate) fn serving_engine(&self) -> Result<(usize, Arc<Served>), ApiError> {
-        self.shared.health.first_up().ok_or_else(|| {
-            let reason = match self.shared.health.best_engine().state {
-                State::Unknown => "it has not answered yet",
-                State::Stuck => "it makes no progress",
-                State::Draining => "it is shutting down",
-                State::Up | State::Detached | State::Down => "it does not answer",
-            };
-            ApiError::EngineDown { reason: reason.into() }
-        })
-    }
-}
-
-fn upstreams(settings: &Settings) -> anyhow::Result<(Vec<Engine>, Admission)> {
-    let engines = settings.engine.iter().map(|address| Engine::at(address));
-    let engines = engines.collect::<Result<_, _>>().context("engine")?;
-    Ok((engines, Admission::at(&settings.admission).context("admission")?))
-}
 
 /// The gateway, ready to serve.
 #[derive(Debug)]

@@ -22,9 +22,9 @@ use tracing::{debug, info};
 use units::{Micros, RequestId, Span};
 
 use crate::{
-    app::{Gateway, Shared},
     body::Unread,
     cors, metrics,
+    shared::{Gateway, Shared},
 };
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");

@@ -15,12 +15,12 @@ use tracing::{debug, error};
 use units::{Micros, RequestId, Span};
 
 use crate::{
-    app::Gateway,
     error::ApiError,
     fallback::Permit,
     generation::{Generation, Life, Promise, unfinished},
     metrics,
     probe::{Served, State},
+    shared::Gateway,
     slo::{Deadlines, Wishes},
     upstream::{Engine, Question, Verdict, failure, refusal},
 };

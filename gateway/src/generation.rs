@@ -11,11 +11,11 @@ use tracing::error;
 use units::{Micros, Span};
 
 use crate::{
-    app::Shared,
     error::ApiError,
     fallback::Permit,
     metrics::{self, Progress},
     openai::{Usage, finish_reason},
+    shared::Shared,
     upstream::failure,
 };
 

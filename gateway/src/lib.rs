@@ -26,6 +26,7 @@ mod probe;
 mod route;
 mod server;
 mod settings;
+mod shared;
 mod slo;
 mod sse;
 mod stall;

@@ -13,8 +13,8 @@ use actix_web::{
 use tokio::net::TcpStream;
 
 use crate::{
-    app::{Gateway, Shared},
     edge, route,
+    shared::{Gateway, Shared},
     stall::Stalling,
 };
 

@@ -11,7 +11,6 @@ use proto::v1::Tier;
 use units::RequestId;
 
 use crate::{
-    app::Gateway,
     body::{self, Unread},
     drain::Ending,
     edge::Arrival,
@@ -20,6 +19,7 @@ use crate::{
     generation::{Event, Generation, Promise},
     openai::{ChatCompletion, ChatRequest, Head},
     probe::Served,
+    shared::Gateway,
     slo::Wishes,
     sse,
 };

@@ -7,7 +7,7 @@ use actix_web::{
 };
 use serde_json::json;
 
-use crate::{app::Gateway, probe::State};
+use crate::{probe::State, shared::Gateway};
 
 /// Whether the process works. Overload, draining and a lost engine are no reason to restart it.
 pub(crate) async fn live() -> HttpResponse {

@@ -8,10 +8,10 @@ use actix_web::{
 };
 
 use crate::{
-    app::Gateway,
     error::ApiError,
     openai::{Model, ModelList},
     probe::Served,
+    shared::Gateway,
 };
 
 /// The served models: one.

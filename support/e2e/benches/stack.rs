@@ -186,11 +186,13 @@ async fn latency(scale: Scale) {
     }
 }
 
-/// One request after the other. Clients start spread over the mock's steps.
+/// One request after the other. Answers end with the mock's steps, many at once; a scattered pause of up to
+/// a step keeps the next requests from arriving all at once too.
 async fn client(stack: &Stack, number: u64, requests: usize) -> Vec<e2e::Answer> {
-    tokio::time::sleep(Duration::from_micros(number * 7_919 % 20_000)).await;
     let mut answers = Vec::new();
-    for _ in 0..requests {
+    for round in 0..requests as u64 {
+        let scatter = (number * 7_919 + round * 104_729) % 20_000;
+        tokio::time::sleep(Duration::from_micros(scatter)).await;
         answers.push(Chat::new("a short question", 16).ask(stack, 0).await);
     }
     answers
