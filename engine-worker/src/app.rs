@@ -88,6 +88,7 @@ impl App {
         let service = EngineService {
             commands: commands.clone(),
             watch: Arc::new(WatchDesk::new(hub.clone(), clock, unix_micros())),
+            longest_token: tokenizer.vocabulary().longest(),
             tokenizer,
             template: Arc::new(template),
             pantry,

@@ -38,6 +38,8 @@ pub(crate) struct EngineService {
     pub(crate) pantry: Arc<Mutex<Pantry>>,
     pub(crate) hold: Span,
     pub(crate) context_tokens: u32,
+    /// Bytes of the vocabulary's longest token.
+    pub(crate) longest_token: usize,
     /// Requests being prepared or waiting for it.
     pub(crate) preparing: Arc<Semaphore>,
     /// Those being prepared: few, since they take processors from the engine.
@@ -103,6 +105,31 @@ impl EngineService {
 
     fn pantry(&self) -> MutexGuard<'_, Pantry> {
         self.pantry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The least tokens that an input can have, if that is already too many: tokenising it would take
+    /// seconds and gigabytes for megabytes.
+    fn hopeless(&self, input: &v1::prepare_request::Input) -> Option<u32> {
+        use v1::prepare_request::Input;
+        let bytes: usize = match input {
+            Input::TokenIds(_) => return None,
+            Input::Text(text) => text.len(),
+            Input::Chat(chat) => chat.messages.iter().map(|it| it.content.len()).sum(),
+        };
+        let least = u32::try_from(bytes / self.longest_token).unwrap_or(u32::MAX);
+        (least >= self.context_tokens).then_some(least)
+    }
+
+    fn prepared(&self, prompt_tokens: u32, token_ids: Option<v1::TokenIds>) -> v1::PrepareResponse {
+        v1::PrepareResponse {
+            prompt_tokens,
+            cached_tokens: 0,
+            room_tokens: self.context_tokens.saturating_sub(prompt_tokens),
+            kv_blocks: TokenCount(prompt_tokens).blocks().0,
+            held_us: self.hold.0,
+            engine_instance: self.watch.instance.clone(),
+            token_ids,
+        }
     }
 
     /// The tokens of what `Prepare` got, made off the async threads unless it is little. The work keeps its
@@ -172,28 +199,22 @@ impl Engine for EngineService {
         let request = request.into_inner();
         let id = request_id(&request.request_id)?;
         let input = request.input.ok_or_else(|| invalid("input", "missing"))?;
+        if let Some(least) = self.hopeless(&input) {
+            return Ok(Response::new(self.prepared(least, None)));
+        }
         let tokens = self.tokens(input).await?;
         let length = u32::try_from(tokens.len()).map_err(|_| invalid("input", "it is too long"))?;
-        let room = self.context_tokens.saturating_sub(length);
         if length == 0 {
             return Err(invalid("input", "it has no tokens"));
         }
         let ids = request
             .return_token_ids
             .then(|| v1::TokenIds { ids: tokens.iter().map(|token| token.0).collect() });
-        if room > 0 {
+        if length < self.context_tokens {
             let kept = self.pantry().keep(self.watch.clock.now(), id, tokens);
             kept.map_err(|full| exhausted(full.to_string()))?;
         }
-        Ok(Response::new(v1::PrepareResponse {
-            prompt_tokens: length,
-            cached_tokens: 0,
-            room_tokens: room,
-            kv_blocks: TokenCount(length).blocks().0,
-            held_us: self.hold.0,
-            engine_instance: self.watch.instance.clone(),
-            token_ids: ids,
-        }))
+        Ok(Response::new(self.prepared(length, ids)))
     }
 
     async fn generate(

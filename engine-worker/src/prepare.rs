@@ -1,6 +1,8 @@
 //! Prepared requests: tokens that wait for their `Generate`.
 //!
-//! prepare -> keep -> take, or expire. Bounded in number, bytes and time.
+//! prepare -> keep -> take, or expire. Bounded in number, bytes and time: what was kept first goes first, and
+//! whoever comes for it prepares again. Most of it is never taken under overload, since admission refuses
+//! after `Prepare`; so a full pantry must not refuse newcomers.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -33,12 +35,12 @@ struct Kept {
     expires_at: Micros,
 }
 
-/// There is no room.
+/// A prompt is larger than the whole pantry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{requests} prepared requests with {bytes} bytes wait already")]
-pub(crate) struct Full {
-    requests: usize,
+#[error("the prompt takes {bytes} bytes, prepared requests may take {limit} together")]
+pub(crate) struct TooLarge {
     bytes: usize,
+    limit: usize,
 }
 
 impl Pantry {
@@ -46,29 +48,39 @@ impl Pantry {
         Self { limits, kept: BTreeMap::new(), expiries: VecDeque::new(), bytes: 0 }
     }
 
-    /// Keeps tokens under an id, in place of what was kept under it before.
+    /// Keeps tokens under an id, in place of what was kept under it before, and of the oldest where there
+    /// is no room.
     ///
     /// # Errors
-    /// Nothing was kept, and what was there is gone.
+    /// There could never be room. Nothing was kept, and what was there under this id is gone.
     pub(crate) fn keep(
         &mut self,
         now: Micros,
         id: RequestId,
         tokens: Arc<[Token]>,
-    ) -> Result<(), Full> {
+    ) -> Result<(), TooLarge> {
         self.expire(now);
         self.remove(id);
-        let size = size_of_val(&*tokens);
-        let full = self.kept.len() >= self.limits.requests
-            || self.bytes.saturating_add(size) > self.limits.bytes;
-        if full {
-            return Err(Full { requests: self.kept.len(), bytes: self.bytes });
+        let bytes = size_of_val(&*tokens);
+        let limit = self.limits.bytes;
+        if bytes > limit {
+            return Err(TooLarge { bytes, limit });
+        }
+        while self.kept.len() >= self.limits.requests || self.bytes + bytes > limit {
+            self.drop_oldest();
         }
         let expires_at = now + self.limits.hold;
-        self.bytes += size;
+        self.bytes += bytes;
         self.kept.insert(id, Kept { tokens, expires_at });
         self.expiries.push_back((expires_at, id));
         Ok(())
+    }
+
+    fn drop_oldest(&mut self) {
+        let Some((expires_at, id)) = self.expiries.pop_front() else { return };
+        if self.kept.get(&id).is_some_and(|kept| kept.expires_at == expires_at) {
+            self.remove(id);
+        }
     }
 
     /// Takes what is kept under an id, if it has not expired.
@@ -127,12 +139,14 @@ mod tests {
         let mut pantry = Pantry::new(LIMITS);
         let late = Micros(0) + LIMITS.hold;
         assert_eq!(pantry.keep(Micros(0), RequestId(1), tokens(3)), Ok(()));
-        assert!(pantry.keep(Micros(0), RequestId(2), tokens(24)).is_err(), "bytes");
+        assert!(pantry.keep(Micros(0), RequestId(2), tokens(26)).is_err(), "more than there is");
         assert_eq!(pantry.keep(Micros(0), RequestId(2), tokens(3)), Ok(()));
-        let full = pantry.keep(Micros(0), RequestId(3), tokens(3)).expect_err("number");
-        assert_eq!(full.to_string(), "2 prepared requests with 24 bytes wait already");
-        assert_eq!(pantry.keep(late, RequestId(3), tokens(3)), Ok(()), "time");
-        assert_eq!((pantry.take(late, RequestId(1)), pantry.len()), (None, 1));
+        assert_eq!(pantry.keep(Micros(0), RequestId(3), tokens(3)), Ok(()));
+        assert_eq!(pantry.take(Micros(0), RequestId(1)), None, "number: the oldest went");
+        assert_eq!(pantry.keep(Micros(0), RequestId(4), tokens(24)), Ok(()));
+        assert_eq!((pantry.len(), pantry.bytes), (1, 96), "bytes: the others went");
+        assert_eq!(pantry.take(late, RequestId(4)), None, "time");
+        assert_eq!((pantry.len(), pantry.bytes), (0, 0));
     }
 
     #[test]

@@ -175,6 +175,9 @@ async fn what_is_wrong_is_said_once_and_clearly() {
     assert_eq!((long.prompt_tokens, long.room_tokens), (4_096, 0));
     assert_eq!(code(worker.generate(prepared(2, 5)).await), Err(Code::NotFound));
 
+    let huge = worker.prepare(2, &"x".repeat(8 << 20)).await;
+    assert!(huge.prompt_tokens > 500_000 && huge.room_tokens == 0, "told without tokenising it");
+
     let bad = v1::PrepareRequest { request_id: "x".into(), ..prepare(1, "abc") };
     let status = worker.client.prepare(bad).await.expect_err("a bad id");
     let param = status.metadata().get("param").expect("it is named");

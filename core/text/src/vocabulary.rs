@@ -112,6 +112,13 @@ impl Vocabulary {
         VocabularyBuilder::default()
     }
 
+    /// Bytes of the longest token, at least 1: a text has no fewer tokens than its length over this.
+    #[must_use]
+    pub fn longest(&self) -> usize {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| end - start).max().unwrap_or(1).max(1)
+    }
+
     /// How many tokens there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -227,7 +234,7 @@ mod tests {
     #[test]
     fn pieces_and_kinds() {
         let vocabulary = sample();
-        assert_eq!(vocabulary.len(), 6);
+        assert_eq!((vocabulary.len(), vocabulary.longest()), (6, 7));
         assert_eq!(vocabulary.piece(Token(0)), b"<s>");
         assert_eq!(vocabulary.piece(Token(2)), b"");
         assert_eq!(vocabulary.piece(Token(5)), b"<x>");
