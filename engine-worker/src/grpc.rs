@@ -86,8 +86,23 @@ fn refused(refusal: &Refusal) -> Status {
     }
 }
 
-/// Less text than this is tokenised faster than it is handed to another thread.
+/// Less text than this, in no more messages than the next, is tokenised faster than it is handed to
+/// another thread.
 const INLINE_BYTES: usize = 2 << 10;
+const INLINE_MESSAGES: usize = 8;
+
+/// Messages and bytes of an input. Every message costs at least a token, also an empty one.
+fn size(input: &v1::prepare_request::Input) -> (usize, usize) {
+    use v1::prepare_request::Input;
+    match input {
+        Input::TokenIds(_) => (0, 0),
+        Input::Text(text) => (1, text.len()),
+        Input::Chat(chat) => {
+            let bytes = chat.messages.iter().map(|it| it.role.len() + it.content.len());
+            (chat.messages.len(), bytes.sum())
+        }
+    }
+}
 
 /// Writes what is to be tokenised, with the template's text apart from the users'.
 type Write = Box<dyn FnOnce(&ChatTemplate) -> Result<Vec<Segment>, Status> + Send>;
@@ -110,13 +125,9 @@ impl EngineService {
     /// The least tokens that an input can have, if that is already too many: tokenising it would take
     /// seconds and gigabytes for megabytes.
     fn hopeless(&self, input: &v1::prepare_request::Input) -> Option<u32> {
-        use v1::prepare_request::Input;
-        let bytes: usize = match input {
-            Input::TokenIds(_) => return None,
-            Input::Text(text) => text.len(),
-            Input::Chat(chat) => chat.messages.iter().map(|it| it.content.len()).sum(),
-        };
-        let least = u32::try_from(bytes / self.longest_token).unwrap_or(u32::MAX);
+        let (pieces, bytes) = size(input);
+        let least = pieces.max(bytes / self.longest_token);
+        let least = u32::try_from(least).unwrap_or(u32::MAX);
         (least >= self.context_tokens).then_some(least)
     }
 
@@ -136,15 +147,13 @@ impl EngineService {
     /// place in the queue even when the caller leaves: it cannot be stopped in the middle.
     async fn tokens(&self, input: v1::prepare_request::Input) -> Result<Arc<[Token]>, Status> {
         use v1::prepare_request::Input;
-        let (bytes, write): (usize, Write) = match input {
+        let (pieces, bytes) = size(&input);
+        let write: Write = match input {
             Input::TokenIds(ids) => return token_ids(&ids.ids, self.tokenizer.vocabulary().len()),
-            Input::Text(text) => (text.len(), Box::new(|_| Ok(vec![Segment::User(text)]))),
-            Input::Chat(input) => {
-                let bytes = input.messages.iter().map(|it| it.content.len()).sum();
-                (bytes, Box::new(|template| chat(input, template)))
-            }
+            Input::Text(text) => Box::new(|_| Ok(vec![Segment::User(text)])),
+            Input::Chat(input) => Box::new(|template| chat(input, template)),
         };
-        if bytes <= INLINE_BYTES {
+        if pieces <= INLINE_MESSAGES && bytes <= INLINE_BYTES {
             return Ok(text::encode(&write(&self.template)?, &*self.tokenizer).into());
         }
         let place = self.preparing.clone().try_acquire_owned();

@@ -1,6 +1,10 @@
 //! The engine worker's process.
 
-use std::process::ExitCode;
+use std::{
+    io::{self, Write as _},
+    pin::pin,
+    process::ExitCode,
+};
 
 use engine_worker::{App, EngineSettings};
 
@@ -12,7 +16,8 @@ fn main() -> ExitCode {
     match run(settings) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!("{error:#}");
+            // Not through the log, which may be what could not be started.
+            let _ = writeln!(io::stderr(), "engine-worker: {error:#}");
             ExitCode::FAILURE
         }
     }
@@ -23,6 +28,10 @@ fn main() -> ExitCode {
 #[tokio::main(flavor = "current_thread")]
 async fn run(settings: EngineSettings) -> anyhow::Result<()> {
     service::telemetry::start_logs(&settings.logs)?;
-    let app = App::build(settings).await?;
-    app.run(service::signal::shutdown()?).await
+    let mut stop = pin!(service::signal::shutdown()?);
+    let app = tokio::select! {
+        app = App::build(settings) => app?,
+        () = &mut stop => return Ok(()),
+    };
+    app.run(stop).await
 }

@@ -178,6 +178,12 @@ async fn what_is_wrong_is_said_once_and_clearly() {
     let huge = worker.prepare(2, &"x".repeat(8 << 20)).await;
     assert!(huge.prompt_tokens > 500_000 && huge.room_tokens == 0, "told without tokenising it");
 
+    let empty = v1::ChatMessage { role: "user".into(), content: String::new() };
+    let chat = v1::ChatInput { messages: vec![empty; 33_000] };
+    let input = Some(v1::prepare_request::Input::Chat(chat));
+    let many = worker.client.prepare(v1::PrepareRequest { input, ..prepare(2, "") }).await;
+    assert_eq!(many.expect("told").into_inner().room_tokens, 0, "empty messages are not free");
+
     let bad = v1::PrepareRequest { request_id: "x".into(), ..prepare(1, "abc") };
     let status = worker.client.prepare(bad).await.expect_err("a bad id");
     let param = status.metadata().get("param").expect("it is named");

@@ -1,10 +1,13 @@
 //! The gateway: OpenAI-compatible HTTP in front of the engine.
 
-use std::process::ExitCode;
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+};
 
 use gateway::{App, Settings};
 use service::{net, settings, signal, telemetry};
-use tracing::{error, info};
+use tracing::info;
 
 fn main() -> ExitCode {
     let settings = match settings::load::<Settings>() {
@@ -14,7 +17,8 @@ fn main() -> ExitCode {
     match serve(settings) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            error!("{error:#}");
+            // Not through the log, which may be what could not be started.
+            let _ = writeln!(io::stderr(), "gateway: {error:#}");
             ExitCode::FAILURE
         }
     }
