@@ -134,10 +134,10 @@ pub fn read<S: Settings>(
 
     let matches = from_vars.apply(from_file.apply(bare)).try_get_matches_from(args)?;
     let settings = S::from_arg_matches(&matches)?;
-    settings.check().map_err(SettingsError::Conflict)?;
     if matches.get_flag("print_config") {
         return Ok(Request::Print(print(&settings)?));
     }
+    settings.check().map_err(SettingsError::Conflict)?;
     Ok(Request::Run(settings))
 }
 
