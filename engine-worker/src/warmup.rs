@@ -53,7 +53,10 @@ pub(crate) fn measure(
             }
         }
     }
-    Ok(StepCost::fit(&bench.steps()).unwrap_or(StepCost::GUESS))
+    Ok(StepCost::fit(&bench.steps()).unwrap_or_else(|| {
+        tracing::warn!("the machine was too busy to measure step costs; beginning with a guess");
+        StepCost::GUESS
+    }))
 }
 
 struct Bench<'a> {
