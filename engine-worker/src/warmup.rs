@@ -1,7 +1,7 @@
 //! Measures what a step costs, before the first request.
 //!
-//! A few synthetic steps through the real engine: prompts, decodes alone and decodes together. About a
-//! second on a laptop. Of equal steps the fastest counts: whatever else the machine was doing only ever
+//! A few synthetic steps through the real engine: prompts, decodes alone and decodes together. A few
+//! seconds on a laptop. Of equal steps the fastest counts: whatever else the machine was doing only ever
 //! adds. The figures plan the first steps; from then on the gain follows the machine.
 
 use std::{collections::BTreeMap, sync::Arc};

@@ -118,8 +118,19 @@ pub(crate) fn record(record: &Record) -> Option<v1::Record> {
 }
 
 fn submitted(event: &Event) -> Option<v1::Submitted> {
-    let Event::Accepted { prompt_tokens, max_tokens, blocks, .. } = event else { return None };
-    let Event::Accepted { tier: kind, epoch, budget, first_token, .. } = event else { return None };
+    let Event::Accepted {
+        id: _,
+        tier: kind,
+        epoch,
+        prompt_tokens,
+        max_tokens,
+        budget,
+        first_token,
+        blocks,
+    } = event
+    else {
+        return None;
+    };
     Some(v1::Submitted {
         prompt_tokens: *prompt_tokens,
         max_tokens: *max_tokens,
