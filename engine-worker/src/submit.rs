@@ -68,7 +68,7 @@ impl Desk<'_> {
             submitted_at: self.now,
             max_tokens: self.max_tokens(request.max_tokens, &prompt)?,
             prompt,
-            sampling: self.sampling(request.sampling.unwrap_or(GREEDY))?,
+            sampling: self.sampling(&request.sampling.clone().unwrap_or_else(greedy))?,
             tier: if promised { Tier::Promised } else { Tier::BestEffort },
             epoch: leased.then_some(admitted.epoch),
             deadline: budget.e2e_us.map(|budget| self.now + Span(budget)),
@@ -98,7 +98,7 @@ impl Desk<'_> {
         }
     }
 
-    fn sampling(&self, sampling: v1::Sampling) -> Result<Sampling, Status> {
+    fn sampling(&self, sampling: &v1::Sampling) -> Result<Sampling, Status> {
         let sampling = Sampling {
             temperature: sampling.temperature,
             top_k: sampling.top_k,
@@ -111,8 +111,10 @@ impl Desk<'_> {
     }
 }
 
-const GREEDY: v1::Sampling =
-    v1::Sampling { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: None };
+/// What a request without parameters gets.
+fn greedy() -> v1::Sampling {
+    v1::Sampling { top_p: 1.0, ..v1::Sampling::default() }
+}
 
 /// Stop sequences from outside.
 pub(crate) fn stops(stops: &[String]) -> Result<Vec<String>, Status> {
@@ -197,7 +199,7 @@ mod tests {
         starts(told(|it| it.evict = vec!["x".into()]), "evict: ");
         starts(told(|it| it.evict = vec![RequestId(1).to_string(); 65]), "evict: ");
         let hot = |it: &mut v1::GenerateRequest| {
-            it.sampling = Some(v1::Sampling { temperature: f32::NAN, ..GREEDY });
+            it.sampling = Some(v1::Sampling { temperature: f32::NAN, ..greedy() });
         };
         starts(told(hot), "temperature: ");
         assert!(token_ids(&[1, 5], 5).is_err());

@@ -197,7 +197,9 @@ pub(crate) fn answer(answer: Answer) -> Option<v1::GenerateEvent> {
         Answer::Accepted { tier: kind, leased } => {
             Heard::Accepted(v1::Accepted { tier: tier(kind).into(), leased })
         }
-        Answer::Delta { text, tokens } => Heard::Delta(v1::Delta { text, tokens }),
+        Answer::Delta { text, tokens } => {
+            Heard::Delta(v1::Delta { text, tokens, logprobs: Vec::new() })
+        }
         Answer::Finished { reason, usage, timings } => {
             Heard::Finished(finished(&reason, usage, &timings))
         }

@@ -197,13 +197,14 @@ impl Entry<'_> {
         let request = GenerateRequest {
             request_id: self.order.id.to_string(),
             prompt: Some(Prompt::Prepared(true)),
-            sampling: Some(self.order.sampling),
+            sampling: Some(self.order.sampling.clone()),
             max_tokens,
             stop: self.order.stop.clone(),
             admitted_as: admitted
                 .map(|admitted| AdmittedAs { tier: admitted.tier, epoch: admitted.epoch }),
             budget: Some(pass.deadlines.remaining(self.gateway.shared.clock.now())),
             evict: admitted.map(|admitted| admitted.evict.clone()).unwrap_or_default(),
+            top_logprobs: None,
         };
         self.within(&pass.deadlines, self.engine.generate(request)).await
     }

@@ -94,6 +94,7 @@ fn sampling(fields: &mut Fields) -> Result<Sampling, ApiError> {
         top_p: top_p as f32,
         min_p: min_p as f32,
         seed: seed.map(i64::cast_unsigned),
+        ..Sampling::default()
     })
 }
 
@@ -158,7 +159,7 @@ mod tests {
         let request = read("").expect("a request");
         assert_eq!(
             request.sampling,
-            Sampling { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: None }
+            Sampling { temperature: 1.0, top_p: 1.0, ..Sampling::default() }
         );
         assert_eq!((request.max_tokens, request.stream, request.stop.len()), (None, false, 0));
     }

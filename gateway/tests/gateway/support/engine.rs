@@ -269,7 +269,7 @@ async fn follow(
             Step::Accept(tier) => Event::Accepted(Accepted { tier: tier.into(), leased: true }),
             Step::Token(text) => {
                 completion_tokens += 1;
-                Event::Delta(Delta { text: text.into(), tokens: 1 })
+                Event::Delta(Delta { text: text.into(), tokens: 1, ..Delta::default() })
             }
             Step::Finish(reason) => Event::Finished(Finished {
                 reason: reason.into(),
