@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use actix::{Actor, AsyncContext as _, Context, Handler, MessageResult, SpawnHandle, System};
+use actix::{Actor, AsyncContext as _, Context, Handler, MessageResult, SpawnHandle};
 use admit::{Attempt, Controller, Effect, Trace, Verdict};
 use rand_chacha::ChaCha8Rng;
 use service::clock::Clock;
@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use units::Micros;
 
 use crate::{
-    message::{Decide, Drain, News, Observe, ReadState, ReadTraces, State, Stop, Tell, Withdraw},
+    message::{Decide, Drain, News, Observe, ReadState, ReadTraces, State, Tell, Withdraw},
     metrics::{self, Metrics},
     traces::TraceStore,
 };
@@ -207,13 +207,5 @@ impl Handler<Drain> for Admission {
         self.controller.drain(now);
         self.controller.tick(now, &mut self.rng);
         self.settle(ctx);
-    }
-}
-
-impl Handler<Stop> for Admission {
-    type Result = ();
-
-    fn handle(&mut self, _: Stop, _: &mut Self::Context) {
-        System::current().stop();
     }
 }

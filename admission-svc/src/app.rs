@@ -1,27 +1,23 @@
 //! The service as a whole: built, run, drained.
 //!
-//! The actor lives on a thread of its own; everything else on the runtime that calls
-//! [`App::run`].
+//! Everything lives on the one thread of an actix system: a decision takes microseconds, waking
+//! another thread for it takes longer.
 
-use std::{net::TcpListener, process, sync::Arc, thread, time::Duration};
+use std::{net::TcpListener, process, sync::Arc, time::Duration};
 
-use actix::{Actor as _, Addr, System};
+use actix::{Actor as _, Addr};
 use admit::{Controller, EngineId};
 use anyhow::{Context as _, anyhow};
 use proto::v1::admission_server::AdmissionServer;
 use rand::{RngExt as _, SeedableRng as _, rngs::SysRng};
 use rand_chacha::ChaCha8Rng;
 use service::{clock::Clock, grpc};
-use tokio::{
-    sync::{mpsc, oneshot},
-    task::JoinSet,
-    time::timeout,
-};
+use tokio::{sync::oneshot, task::JoinSet, time::timeout};
 
 use crate::{
     actor::Admission,
     grpc::Service,
-    message::{Drain, Stop},
+    message::Drain,
     settings::Settings,
     traces::Ring,
     watch::Watcher,
@@ -37,15 +33,14 @@ pub struct App {
     watchers: Vec<Watcher>,
     actor: Addr<Admission>,
     actor_ended: oneshot::Receiver<()>,
-    actor_thread: thread::JoinHandle<()>,
 }
 
 impl App {
-    /// Starts the actor and prepares the rest. Must be called inside a tokio runtime.
+    /// Starts the actor and prepares the rest. Must be called inside an actix system.
     ///
     /// # Errors
-    /// An engine's address is not one, or the actor's thread cannot be started.
-    pub async fn build(settings: Settings, listener: TcpListener) -> anyhow::Result<Self> {
+    /// An engine's address is not one, or the machine has no randomness.
+    pub fn build(settings: Settings, listener: TcpListener) -> anyhow::Result<Self> {
         let clock = Clock::start();
         let mut rng = ChaCha8Rng::try_from_rng(&mut SysRng).context("no randomness")?;
         let settings = Arc::new(settings);
@@ -55,7 +50,7 @@ impl App {
             .map(|address| grpc::connect_lazily(address).context("engine"))
             .collect::<anyhow::Result<Vec<_>>>()?;
 
-        let (actor, actor_ended, actor_thread) = start_actor(&settings, clock, rng.fork()).await?;
+        let (actor, actor_ended) = start_actor(&settings, clock, rng.fork());
         let name = format!("admission-{}-{:08x}", process::id(), rng.random::<u32>());
         let watchers = addresses.into_iter().zip(channels).zip(0..);
         let watchers = watchers.map(|((address, channel), id)| {
@@ -71,7 +66,7 @@ impl App {
         });
         let watchers = watchers.collect();
         let service = Service::new(actor.clone(), clock, settings);
-        Ok(Self { listener, service, watchers, actor, actor_ended, actor_thread })
+        Ok(Self { listener, service, watchers, actor, actor_ended })
     }
 
     /// Serves until `stop` completes; then refuses newcomers, answers those who wait, and ends.
@@ -100,34 +95,18 @@ impl App {
         // Callers that do not take their answers do not keep the service.
         let served = timeout(CLOSE_WITHIN, serving).await.unwrap_or(Ok(()));
         watching.shutdown().await;
-        self.actor.send(Stop).await.context("cannot stop the actor")?;
-        let joined = tokio::task::spawn_blocking(|| self.actor_thread.join()).await?;
-        joined.map_err(|_| anyhow!("the admission actor has panicked"))?;
         served
     }
 }
 
-type Started = (Addr<Admission>, oneshot::Receiver<()>, thread::JoinHandle<()>);
-
-/// Starts the actor on a thread and an actix system of its own.
-async fn start_actor(
+/// Starts the actor. The receiver is told when it ends.
+fn start_actor(
     settings: &Settings,
     clock: Clock,
     rng: ChaCha8Rng,
-) -> anyhow::Result<Started> {
+) -> (Addr<Admission>, oneshot::Receiver<()>) {
     let controller = Controller::new(settings.controller());
     let traces = Box::new(Ring::new(settings.trace_rows));
     let (actor, ended) = Admission::new(controller, clock, rng, traces, &settings.engines());
-    let (started, mut address) = mpsc::channel(1);
-    let thread = thread::Builder::new().name("admission".into()).spawn(move || {
-        let system = System::new();
-        let start = async move { started.send(actor.start()).await };
-        if system.block_on(start).is_ok()
-            && let Err(error) = system.run()
-        {
-            tracing::error!("the actor's system failed: {error}");
-        }
-    })?;
-    let actor = address.recv().await.context("the actor did not start")?;
-    Ok((actor, ended, thread))
+    (actor.start(), ended)
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use admission_svc::{App, Settings};
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use service::{net, settings, signal, telemetry};
 
 fn main() -> ExitCode {
@@ -29,18 +29,13 @@ fn run(settings: Settings) -> anyhow::Result<()> {
     let listener = net::bind(settings.listen)?;
     let metrics = settings.metrics_address().map_err(|reason| anyhow!(reason))?;
     let metrics = metrics.map(net::bind).transpose()?;
-    // One thread for gRPC beside the actor's: a decision takes microseconds, waking a thread takes longer.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
-    runtime.block_on(async {
+    actix::System::new().block_on(async {
         if let Some(listener) = metrics {
             telemetry::serve_metrics(listener, telemetry::start_metrics()?)?;
             admission_svc::describe();
         }
         let (listen, engines) = (listener.local_addr()?, settings.engine.clone());
-        let app = App::build(settings, listener).await?;
+        let app = App::build(settings, listener)?;
         tracing::info!(%listen, engines, "admission is up");
         app.run(signal::shutdown()?).await
     })

@@ -70,8 +70,3 @@ pub(crate) struct ReadTraces {
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(crate) struct Drain;
-
-/// End the actor and its thread.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub(crate) struct Stop;

@@ -13,7 +13,7 @@ fn passing(number: u32) -> v1::DecideRequest {
     v1::DecideRequest { candidates: vec![candidate], ..at_once(ask(number)) }
 }
 
-#[tokio::test]
+#[actix::test]
 async fn a_passed_snapshot_is_enough_for_a_decision() {
     let stack = Stack::start(&["--engine", "", "--limit-requests", "1"]).await;
     let go = admitted(stack.decide(passing(1)).await);
@@ -42,7 +42,7 @@ async fn a_passed_snapshot_is_enough_for_a_decision() {
     assert_eq!(stack.traces(1).await.len(), 1);
 }
 
-#[tokio::test]
+#[actix::test]
 async fn rows_are_exported_across_chunks() {
     let stack = Stack::alone().await;
     for number in 0..600 {
@@ -52,14 +52,14 @@ async fn rows_are_exported_across_chunks() {
     assert_eq!(numbers, (8..=600).collect::<Vec<_>>());
 }
 
-#[tokio::test]
+#[actix::test]
 async fn without_an_engine_and_a_snapshot_there_is_no_engine() {
     let stack = Stack::alone().await;
     let no = refused(stack.decide(ask(1)).await);
     assert_eq!((no.reason(), no.permanent), (RefusalReason::NoEngine, false));
 }
 
-#[tokio::test]
+#[actix::test]
 async fn mistakes_are_named_and_do_no_harm() {
     let stack = Stack::alone().await;
     let status = stack.decide(v1::DecideRequest::default()).await.expect_err("a mistake");
@@ -75,7 +75,7 @@ async fn mistakes_are_named_and_do_no_harm() {
     assert_eq!(stack.policy().await.counters.expect("counters").refused, 0);
 }
 
-#[tokio::test]
+#[actix::test]
 async fn absurd_budgets_are_cut() {
     let stack = Stack::alone().await;
     let huge = v1::Budget { e2e_us: Some(u64::MAX), ttft_us: Some(u64::MAX) };
@@ -87,7 +87,7 @@ async fn absurd_budgets_are_cut() {
     assert_eq!((no.reason(), no.permanent), (RefusalReason::Slo, true));
 }
 
-#[tokio::test]
+#[actix::test]
 async fn the_same_attempt_twice_is_told_apart_from_an_older_one() {
     let stack = Stack::alone().await;
     let attempt = |attempt| v1::DecideRequest { attempt, ..passing(1) };
@@ -99,7 +99,7 @@ async fn the_same_attempt_twice_is_told_apart_from_an_older_one() {
     assert_eq!(stack.policy().await.standalone, 1);
 }
 
-#[tokio::test]
+#[actix::test]
 async fn the_policy_says_what_is_in_force() {
     let stack = Stack::start(&["--engine", "", "--limit-requests", "3"]).await;
     let policy = stack.policy().await;

@@ -31,7 +31,7 @@ impl Stack {
         };
         let listener = service::net::bind(([127, 0, 0, 1], 0).into()).expect("a free port");
         let address = listener.local_addr().expect("bound").to_string();
-        let app = App::build(settings, listener).await.expect("built");
+        let app = App::build(settings, listener).expect("built");
         let (stop, stopped) = oneshot::channel::<()>();
         let running = tokio::spawn(app.run(async { drop(stopped.await) }));
         let channel = service::grpc::connect_lazily(&address).expect("an address");

@@ -24,7 +24,7 @@ fn requests(policy: &v1::PolicyResponse) -> u32 {
     policy.engines[0].requests
 }
 
-#[tokio::test]
+#[actix::test]
 async fn the_life_of_a_request() {
     let (stack, _engine, mut session) = pair().await;
     assert_eq!(session.hello.role(), v1::hello::Role::Promiser);
@@ -43,7 +43,7 @@ async fn the_life_of_a_request() {
     assert_eq!(rows[0].engine_instance, "e1");
 }
 
-#[tokio::test]
+#[actix::test]
 async fn a_held_request_gets_the_room_of_one_that_finishes() {
     let (stack, _engine, mut session) = pair().await;
     admitted(stack.decide(ask(1)).await);
@@ -56,7 +56,7 @@ async fn a_held_request_gets_the_room_of_one_that_finishes() {
     admitted(answer);
 }
 
-#[tokio::test]
+#[actix::test]
 async fn patience_ends_with_the_truth() {
     let (stack, _engine, _session) = pair().await;
     admitted(stack.decide(ask(1)).await);
@@ -64,7 +64,7 @@ async fn patience_ends_with_the_truth() {
     assert_eq!((no.reason(), no.permanent), (RefusalReason::Requests, false));
 }
 
-#[tokio::test]
+#[actix::test]
 async fn a_caller_who_leaves_is_forgotten() {
     let (stack, _engine, _session) = pair().await;
     admitted(stack.decide(ask(1)).await);
@@ -76,7 +76,7 @@ async fn a_caller_who_leaves_is_forgotten() {
     assert_eq!(requests(&policy), 1, "who was let in stays");
 }
 
-#[tokio::test]
+#[actix::test]
 async fn a_broken_stream_is_resumed_where_it_stopped() {
     let (stack, mut engine, mut session) = pair().await;
     admitted(stack.decide(ask(1)).await);
@@ -94,7 +94,7 @@ async fn a_broken_stream_is_resumed_where_it_stopped() {
     assert_eq!(stack.traces(0).await[0].outcome(), Outcome::Completed);
 }
 
-#[tokio::test]
+#[actix::test]
 async fn an_engine_that_starts_anew_has_forgotten_everything() {
     let (stack, mut engine, session) = pair().await;
     admitted(stack.decide(ask(1)).await);
@@ -108,7 +108,7 @@ async fn an_engine_that_starts_anew_has_forgotten_everything() {
     assert_eq!(refused(stack.decide(at_once(ask(2))).await).reason(), RefusalReason::NoEngine);
 }
 
-#[tokio::test]
+#[actix::test]
 async fn a_gap_in_the_records_is_mended_by_a_snapshot() {
     let (stack, mut engine, mut session) = pair().await;
     session.continue_after(6);
@@ -123,7 +123,7 @@ async fn a_gap_in_the_records_is_mended_by_a_snapshot() {
     assert_eq!(policy.engines[0].problem, "");
 }
 
-#[tokio::test]
+#[actix::test]
 async fn another_promiser_makes_this_one_stand_by_until_it_is_gone() {
     let mut engine = FakeEngine::start();
     let stack = Stack::start(&["--engine", &engine.address.to_string()]).await;
@@ -139,7 +139,7 @@ async fn another_promiser_makes_this_one_stand_by_until_it_is_gone() {
     admitted(stack.decide(ask(2)).await);
 }
 
-#[tokio::test]
+#[actix::test]
 async fn garbage_from_an_engine_ends_the_session_and_nothing_else() {
     let mut engine = FakeEngine::start();
     let stack = Stack::start(&["--engine", &engine.address.to_string()]).await;
@@ -158,7 +158,7 @@ async fn garbage_from_an_engine_ends_the_session_and_nothing_else() {
     stack.attached().await;
 }
 
-#[tokio::test]
+#[actix::test]
 async fn an_engine_that_falls_silent_is_forgotten() {
     let (stack, engine, mut session) = pair().await;
     admitted(stack.decide(ask(1)).await);
@@ -175,7 +175,7 @@ async fn an_engine_that_falls_silent_is_forgotten() {
     assert_eq!(stack.traces(0).await[0].outcome(), Outcome::Censored);
 }
 
-#[tokio::test]
+#[actix::test]
 async fn two_gateways_keep_the_limit_in_sum() {
     let mut engine = FakeEngine::start();
     let address = engine.address.to_string();
@@ -190,7 +190,7 @@ async fn two_gateways_keep_the_limit_in_sum() {
     assert_eq!((counters.admitted, counters.refused), (5, 35));
 }
 
-#[tokio::test]
+#[actix::test]
 async fn an_unused_lease_expires() {
     let mut engine = FakeEngine::start();
     let address = engine.address.to_string();
@@ -203,7 +203,7 @@ async fn an_unused_lease_expires() {
     assert_eq!(requests(&policy), 0);
 }
 
-#[tokio::test]
+#[actix::test]
 async fn stopping_answers_everybody_and_ends() {
     let (mut stack, _engine, _session) = pair().await;
     admitted(stack.decide(ask(1)).await);

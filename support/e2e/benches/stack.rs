@@ -20,7 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use e2e::{Chat, Spec, Stack};
+use e2e::{Chat, Process, Spec, Stack};
 use futures_util::future::join_all;
 use proto::v1::{
     self, admission_client::AdmissionClient, engine_client::EngineClient,
@@ -164,15 +164,20 @@ impl Seeing {
 
 async fn latency(scale: Scale) {
     println!("\n## latency: milliseconds added to the engine's own time\n");
-    println!("| streams | requests | first token p50 | p99 | max | whole answer p50 | p99 | max |");
-    println!("|---|---|---|---|---|---|---|---|");
+    println!(
+        "| streams | requests | first token p50 | p99 | max | whole answer p50 | p99 | max \
+         | client | gateway | admission | engine |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|---|---|---|");
     for (streams, each) in [(1, 400), (32, 40), (256, 8)] {
         let spec = Spec::mock(20_000, 0).engine(&["--slots", "256", "--context-tokens", "512"]);
         let spec = spec.admission(&["--limit-requests", "512", "--limit-tokens", "1000000"]);
         let stack = Stack::start(spec).await;
         let observer = Observer::start(&stack).await;
+        let used = Used::of(&stack);
         let clients = (0..streams).map(|number| client(&stack, number, scale.of(each)));
         let answers = join_all(clients).await.concat();
+        let used = Used::of(&stack).since(used, answers.len());
         let seen = observer.seen().await;
         let (mut first, mut whole) = (Vec::new(), Vec::new());
         for answer in &answers {
@@ -182,7 +187,29 @@ async fn latency(scale: Scale) {
             whole.push(answer.took.saturating_sub(own.finished));
         }
         let requests = answers.len();
-        println!("| {streams} | {requests} | {} | {} |", quantiles(first), quantiles(whole));
+        println!("| {streams} | {requests} | {} | {} | {used} |", quantiles(first), quantiles(whole));
+    }
+}
+
+/// Processor time by process: client, gateway, admission, engine.
+#[derive(Clone, Copy)]
+struct Used([Duration; 4]);
+
+impl Used {
+    fn of(stack: &Stack) -> Self {
+        let [gateway, ..] = &stack.gateways[..] else { unreachable!("a stack has a gateway") };
+        let served = [gateway, &stack.admission, &stack.engine].map(Process::processor_time);
+        let [gateway, admission, engine] = served;
+        Self([e2e::processor_time(std::process::id()), gateway, admission, engine])
+    }
+
+    /// Milliseconds a request since `earlier`.
+    fn since(self, earlier: Self, requests: usize) -> String {
+        let each = |(now, then): (Duration, Duration)| (now - then).as_secs_f64() * 1e3;
+        let shares = self.0.into_iter().zip(earlier.0).map(each);
+        let shares: Vec<String> =
+            shares.map(|millis| format!("{:.2}", millis / requests as f64)).collect();
+        shares.join(" | ")
     }
 }
 

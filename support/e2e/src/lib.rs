@@ -8,5 +8,5 @@ mod process;
 mod stack;
 
 pub use chat::{Answer, Chat};
-pub use process::Process;
+pub use process::{Process, processor_time};
 pub use stack::{Spec, Stack, eventually};

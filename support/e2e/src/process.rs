@@ -96,6 +96,12 @@ impl Process {
         kib << 10
     }
 
+    /// See [`processor_time`].
+    #[must_use]
+    pub fn processor_time(&self) -> Duration {
+        processor_time(self.child.id())
+    }
+
     fn pid(&self) -> Pid {
         Pid::from_raw(i32::try_from(self.child.id()).expect("process ids are small"))
     }
@@ -111,6 +117,20 @@ impl Drop for Process {
             tail.iter().rev().for_each(|line| eprintln!("{line}"));
         }
     }
+}
+
+/// Processor time that a process's living threads have used.
+///
+/// # Panics
+/// Not on Linux, or the process is gone.
+#[must_use]
+pub fn processor_time(process: u32) -> Duration {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).expect("the process is there");
+    let used = threads.filter_map(|thread| {
+        let text = fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
+        text.split(' ').next()?.parse::<u64>().ok()
+    });
+    Duration::from_nanos(used.sum())
 }
 
 fn spawn(name: &str, args: &[String], log: &Path) -> Child {
