@@ -15,11 +15,7 @@ use service::{clock::Clock, grpc};
 use tokio::{sync::oneshot, task::JoinSet, time::timeout};
 
 use crate::{
-    actor::Admission,
-    grpc::Service,
-    message::Drain,
-    settings::Settings,
-    traces::Ring,
+    actor::Admission, grpc::Service, message::Drain, settings::Settings, traces::Ring,
     watch::Watcher,
 };
 

@@ -103,7 +103,7 @@ impl Scheduler {
         plan: StepPlan,
         outcome: Result<StepOutcome, EngineError>,
     ) {
-        let outcome = match outcome {
+        let mut outcome = match outcome {
             Ok(outcome) => outcome,
             Err(error) => return self.fail(now, &plan, &error),
         };
@@ -115,6 +115,10 @@ impl Scheduler {
             let tokens = u32::try_from(piece.range.len()).expect("a piece fits a batch");
             self.advance(piece.id, tokens);
         }
+        // First tokens are told first: nobody waits longer than those who have seen nothing yet, and what
+        // is told last waits for the delivery of all before it.
+        let decoded = plan.decodes.len().min(outcome.sampled.len());
+        outcome.sampled.rotate_left(decoded);
         for sampled in &outcome.sampled {
             self.sampled(now, sampled);
         }

@@ -2,7 +2,8 @@
 //!
 //! - `latency`: what do gateway, admission and gRPC add to the engine's own time? The engine is a mock that
 //!   sleeps; its own time from submission to first token, and to the end, is read from its records and
-//!   taken off what the client saw.
+//!   taken off what the client saw. Beside it: what of that is `Prepare`, `Decide`, and plain HTTP (the same
+//!   client asks the same gateway for `/version`), and the processor time of each process.
 //! - `decide`: how long does a decision take over loopback?
 //! - `memory`: are gateway and admission small, and flat after 10,000 requests?
 //! - `throughput`: how many tokens a second does the engine decode from the real model while clients
@@ -65,6 +66,11 @@ fn quantiles(mut values: Vec<Duration>) -> String {
     let at = |share: usize| values[(values.len() * share / 100).min(values.len() - 1)];
     let millis = |it: Duration| it.as_secs_f64() * 1e3;
     format!("{:.2} | {:.2} | {:.2}", millis(at(50)), millis(at(99)), millis(at(100)))
+}
+
+fn median_millis(mut values: Vec<Duration>) -> f64 {
+    values.sort();
+    values[values.len() / 2].as_secs_f64() * 1e3
 }
 
 /// What the engine's records say.
@@ -151,6 +157,17 @@ impl Seeing {
         }
     }
 
+    /// What clients waited for beyond the engine's own time: to the first token, and to the end.
+    fn added(&self, answers: &[e2e::Answer]) -> (Vec<Duration>, Vec<Duration>) {
+        let added = answers.iter().map(|answer| {
+            assert!(answer.is_complete(), "{answer:?}");
+            let own = &self.lives[answer.request_id.as_ref().expect("every answer has an id")];
+            let first = answer.first.expect("text").saturating_sub(own.first);
+            (first, answer.took.saturating_sub(own.finished))
+        });
+        added.unzip()
+    }
+
     /// Tokens per second over the steps in which all `streams` decoded.
     fn rate(&self, streams: u32) -> f64 {
         let full = || self.steps.iter().filter(|(_, decodes)| *decodes == streams);
@@ -166,9 +183,9 @@ async fn latency(scale: Scale) {
     println!("\n## latency: milliseconds added to the engine's own time\n");
     println!(
         "| streams | requests | first token p50 | p99 | max | whole answer p50 | p99 | max \
-         | client | gateway | admission | engine |"
+         | HTTP | Prepare | Decide | client | gateway | admission | engine |"
     );
-    println!("|---|---|---|---|---|---|---|---|---|---|---|---|");
+    println!("|{}", "---|".repeat(15));
     for (streams, each) in [(1, 400), (32, 40), (256, 8)] {
         let spec = Spec::mock(20_000, 0).engine(&["--slots", "256", "--context-tokens", "512"]);
         let spec = spec.admission(&["--limit-requests", "512", "--limit-tokens", "1000000"]);
@@ -178,17 +195,29 @@ async fn latency(scale: Scale) {
         let clients = (0..streams).map(|number| client(&stack, number, scale.of(each)));
         let answers = join_all(clients).await.concat();
         let used = Used::of(&stack).since(used, answers.len());
-        let seen = observer.seen().await;
-        let (mut first, mut whole) = (Vec::new(), Vec::new());
-        for answer in &answers {
-            assert!(answer.is_complete(), "{answer:?}");
-            let own = &seen.lives[answer.request_id.as_ref().expect("every answer has an id")];
-            first.push(answer.first.expect("text").saturating_sub(own.first));
-            whole.push(answer.took.saturating_sub(own.finished));
-        }
+        let (first, whole) = observer.seen().await.added(&answers);
         let requests = answers.len();
-        println!("| {streams} | {requests} | {} | {} | {used} |", quantiles(first), quantiles(whole));
+        let http = (0..streams).map(|number| plain(&stack, number, scale.of(each)));
+        let http = median_millis(join_all(http).await.concat());
+        let calls = mean_millis(&stack, &["prepare", "decide"]).await;
+        println!(
+            "| {streams} | {requests} | {} | {} | {http:.2} | {calls} | {used} |",
+            quantiles(first),
+            quantiles(whole)
+        );
     }
+}
+
+/// Means of the gateway's own histograms, in milliseconds.
+async fn mean_millis(stack: &Stack, names: &[&str]) -> String {
+    let mut means = Vec::new();
+    for name in names {
+        let part = |part| format!("cadence_gateway_{name}_seconds_{part}");
+        let sum = stack.gateway_metric(0, &part("sum")).await;
+        let count = stack.gateway_metric(0, &part("count")).await;
+        means.push(format!("{:.2}", sum / count * 1e3));
+    }
+    means.join(" | ")
 }
 
 /// Processor time by process: client, gateway, admission, engine.
@@ -218,11 +247,28 @@ impl Used {
 async fn client(stack: &Stack, number: u64, requests: usize) -> Vec<e2e::Answer> {
     let mut answers = Vec::new();
     for round in 0..requests as u64 {
-        let scatter = (number * 7_919 + round * 104_729) % 20_000;
-        tokio::time::sleep(Duration::from_micros(scatter)).await;
+        scatter(number, round).await;
         answers.push(Chat::new("a short question", 16).ask(stack, 0).await);
     }
     answers
+}
+
+async fn scatter(number: u64, round: u64) {
+    let micros = (number * 7_919 + round * 104_729) % 20_000;
+    tokio::time::sleep(Duration::from_micros(micros)).await;
+}
+
+/// Round trips of plain HTTP by clients that pause like [`client`].
+async fn plain(stack: &Stack, number: u64, requests: usize) -> Vec<Duration> {
+    let mut took = Vec::new();
+    for round in 0..requests as u64 {
+        scatter(number, round).await;
+        let sent = Instant::now();
+        let response = stack.http().get(stack.url(0, "/version")).send().await;
+        response.expect("a gateway").bytes().await.expect("a body");
+        took.push(sent.elapsed());
+    }
+    took
 }
 
 async fn decide(scale: Scale) {
