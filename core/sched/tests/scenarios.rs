@@ -195,6 +195,19 @@ fn the_third_request_waits_for_a_slot() {
 }
 
 #[test]
+fn first_tokens_are_told_first() {
+    check(
+        "a 8+2; run 1; b 8+1; run",
+        &expect![[r#"
+            1. a:0..8 (18 ms)
+            2. a+1 b:0..8 (28 ms)
+                b ends: Length after 1
+                a ends: Length after 2
+        "#]],
+    );
+}
+
+#[test]
 fn promises_go_first_then_the_earliest_deadline() {
     check(
         "a 8+2; run 1; b 8+2; c 8+2 @900; d 8+2 ! @999; run",
