@@ -177,6 +177,7 @@ impl EngineService {
         let desk = Desk {
             now: self.watch.clock.now(),
             context_tokens: self.context_tokens,
+            vocabulary: self.tokenizer.vocabulary().len(),
             seed: random(),
             honours: &|epoch| self.watch.honours(epoch),
         };
@@ -239,7 +240,8 @@ impl Engine for EngineService {
 
         let (listener, mut heard) = mpsc::unbounded_channel();
         let serial = self.serials.fetch_add(1, Ordering::Relaxed);
-        let outlet = Box::new(Outlet::new(serial, stops, listener));
+        let annotated = submission.top_logprobs.is_some();
+        let outlet = Box::new(Outlet::new(serial, stops, annotated, listener));
         self.send(Message::Submit(Box::new(submission), outlet))?;
         let mut cancel = CancelOnDrop { id, serial, commands: Some(self.commands.clone()) };
         let first = heard.recv().await;
@@ -250,7 +252,8 @@ impl Engine for EngineService {
             cancel.commands = None;
             return Err(refused(refusal));
         }
-        Ok(Response::new(Answers { first: Some(first), heard, cancel, _place: place }))
+        let tokenizer = self.tokenizer.clone();
+        Ok(Response::new(Answers { first: Some(first), heard, tokenizer, cancel, _place: place }))
     }
 
     async fn watch(
@@ -319,6 +322,7 @@ impl Engine for EngineService {
 pub(crate) struct Answers {
     first: Option<Answer>,
     heard: mpsc::UnboundedReceiver<Answer>,
+    tokenizer: Arc<dyn Tokenizer>,
     cancel: CancelOnDrop,
     _place: tokio::sync::OwnedSemaphorePermit,
 }
@@ -337,7 +341,8 @@ impl Stream for Answers {
         if matches!(next, None | Some(Answer::Finished { .. })) {
             self.cancel.commands = None;
         }
-        Poll::Ready(next.and_then(wire::answer).map(Ok))
+        let vocabulary = self.tokenizer.vocabulary();
+        Poll::Ready(next.and_then(|answer| wire::answer(answer, vocabulary)).map(Ok))
     }
 }
 

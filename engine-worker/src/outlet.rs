@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use sched::{Event, FinishReason, Refusal, StepOutcome, Tier, Timings, Usage};
-use text::{Transcript, Vocabulary};
+use sample::Logprobs;
+use sched::{Event, FinishReason, Refusal, Sampled, StepOutcome, Tier, Timings, Usage};
+use text::{Annotated, Piece, Pushed, Transcript, Vocabulary};
 use tokio::sync::mpsc::UnboundedSender;
-use units::RequestId;
+use units::{RequestId, Token};
 
 /// What a client of `Generate` hears. A request's events are bounded by its cap on tokens, so the
 /// channel needs no bound of its own.
@@ -13,8 +14,16 @@ use units::RequestId;
 pub(crate) enum Answer {
     Accepted { tier: Tier, leased: bool },
     Refused(Refusal),
-    Delta { text: String, tokens: u32 },
+    Delta { text: String, tokens: u32, notes: Vec<Note> },
     Finished { reason: FinishReason, usage: Usage, timings: Timings },
+}
+
+/// How likely a token of the text was. Its text is looked up by whoever sends it, off the engine thread.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Note {
+    pub(crate) token: Token,
+    /// What the engine says, as it does if it is asked.
+    pub(crate) logprobs: Option<Logprobs>,
 }
 
 /// The open answers, each with its text so far and its listener.
@@ -27,16 +36,57 @@ pub(crate) struct Outlets {
 pub(crate) struct Outlet {
     /// Tells this answer from an earlier one under the same request id.
     serial: u64,
-    transcript: Transcript,
-    /// Text of the token that was read and not yet committed.
-    pending: String,
+    text: Text,
+    /// The part of the answer that was read and not yet committed.
+    pending: Piece<Note>,
     listener: UnboundedSender<Answer>,
 }
 
+/// The text of an answer so far; with notes on its tokens if they are asked for.
+#[derive(Debug)]
+enum Text {
+    Plain(Transcript),
+    Annotated(Annotated<Note>),
+}
+
+impl Text {
+    fn read(&mut self, vocabulary: &Vocabulary, sampled: &mut Sampled) -> Piece<Note> {
+        let token = sampled.token;
+        match self {
+            Self::Plain(transcript) => {
+                let Pushed { text, stop } = transcript.push(vocabulary, token);
+                Piece { text, notes: Vec::new(), stop }
+            }
+            Self::Annotated(annotated) => {
+                let note = Note { token, logprobs: sampled.logprobs.take() };
+                annotated.push(vocabulary, token, note)
+            }
+        }
+    }
+
+    fn finish(&mut self) -> Piece<Note> {
+        match self {
+            Self::Plain(transcript) => Piece { text: transcript.finish(), ..Piece::default() },
+            Self::Annotated(annotated) => annotated.finish(),
+        }
+    }
+}
+
 impl Outlet {
-    pub(crate) fn new(serial: u64, stops: Vec<String>, listener: UnboundedSender<Answer>) -> Self {
+    /// An empty answer that ends before the first of `stops`; with notes if it is `annotated`.
+    pub(crate) fn new(
+        serial: u64,
+        stops: Vec<String>,
+        annotated: bool,
+        listener: UnboundedSender<Answer>,
+    ) -> Self {
         let transcript = Transcript::new(stops);
-        Self { serial, transcript, pending: String::new(), listener }
+        let text = if annotated {
+            Text::Annotated(Annotated::new(transcript))
+        } else {
+            Text::Plain(transcript)
+        };
+        Self { serial, text, pending: Piece::default(), listener }
     }
 
     /// A listener that left is noticed elsewhere: its stream cancels the request when it is dropped.
@@ -67,9 +117,10 @@ impl Outlets {
     pub(crate) fn read(&mut self, vocabulary: &Vocabulary, outcome: &mut StepOutcome) {
         for sampled in &mut outcome.sampled {
             let Some(outlet) = self.open.get_mut(&sampled.id) else { continue };
-            let pushed = outlet.transcript.push(vocabulary, sampled.token);
-            outlet.pending.push_str(&pushed.text);
-            sampled.stop |= pushed.stop;
+            let Piece { text, notes, stop } = outlet.text.read(vocabulary, sampled);
+            outlet.pending.text.push_str(&text);
+            outlet.pending.notes.extend(notes);
+            sampled.stop |= stop;
         }
     }
 
@@ -86,15 +137,15 @@ impl Outlets {
             }
             Event::Token { id, .. } => {
                 if let Some(outlet) = self.open.get_mut(id) {
-                    let text = std::mem::take(&mut outlet.pending);
-                    outlet.say(Answer::Delta { text, tokens: 1 });
+                    let Piece { text, notes, .. } = std::mem::take(&mut outlet.pending);
+                    outlet.say(Answer::Delta { text, tokens: 1, notes });
                 }
             }
             Event::Finished { id, reason, usage, timings } => {
                 let Some(mut outlet) = self.open.remove(id) else { return };
-                let text = outlet.transcript.finish();
+                let Piece { text, notes, .. } = outlet.text.finish();
                 if !text.is_empty() {
-                    outlet.say(Answer::Delta { text, tokens: 0 });
+                    outlet.say(Answer::Delta { text, tokens: 0, notes });
                 }
                 let (reason, usage, timings) = (reason.clone(), *usage, *timings);
                 outlet.say(Answer::Finished { reason, usage, timings });

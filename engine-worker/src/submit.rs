@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use proto::v1;
-use sample::Sampling;
+use sample::{Bias, Sampling, TOP_LOGPROBS_MAX};
 use sched::{Submission, Tier};
 use tonic::Status;
 use units::{Micros, RequestId, Span, Token};
@@ -45,6 +45,8 @@ pub(crate) fn token_ids(ids: &[u32], vocabulary: usize) -> Result<Arc<[Token]>, 
 pub(crate) struct Desk<'a> {
     pub(crate) now: Micros,
     pub(crate) context_tokens: u32,
+    /// Tokens of the model.
+    pub(crate) vocabulary: usize,
     /// Drawn for a request that names no seed.
     pub(crate) seed: u64,
     /// Whether an epoch is the one in office.
@@ -68,7 +70,8 @@ impl Desk<'_> {
             submitted_at: self.now,
             max_tokens: self.max_tokens(request.max_tokens, &prompt)?,
             prompt,
-            sampling: self.sampling(&request.sampling.clone().unwrap_or_else(greedy))?,
+            sampling: self.sampling(request.sampling.as_ref().unwrap_or(&greedy()))?,
+            top_logprobs: top_logprobs(request.top_logprobs)?,
             tier: if promised { Tier::Promised } else { Tier::BestEffort },
             epoch: leased.then_some(admitted.epoch),
             deadline: budget.e2e_us.map(|budget| self.now + Span(budget)),
@@ -99,14 +102,19 @@ impl Desk<'_> {
     }
 
     fn sampling(&self, sampling: &v1::Sampling) -> Result<Sampling, Status> {
+        let bias = |it: &v1::LogitBias| Bias { token: Token(it.token), bias: it.bias };
         let sampling = Sampling {
             temperature: sampling.temperature,
             top_k: sampling.top_k,
             top_p: sampling.top_p,
             min_p: sampling.min_p,
             seed: sampling.seed.unwrap_or(self.seed),
+            presence_penalty: sampling.presence_penalty,
+            frequency_penalty: sampling.frequency_penalty,
+            repeat_penalty: sampling.repeat_penalty.unwrap_or(1.0),
+            logit_bias: sampling.logit_bias.iter().map(bias).collect(),
         };
-        sampling.validate().map_err(|error| invalid(error.field(), error))?;
+        sampling.validate(self.vocabulary).map_err(|error| invalid(error.field(), error))?;
         Ok(sampling)
     }
 }
@@ -114,6 +122,15 @@ impl Desk<'_> {
 /// What a request without parameters gets.
 fn greedy() -> v1::Sampling {
     v1::Sampling { top_p: 1.0, ..v1::Sampling::default() }
+}
+
+fn top_logprobs(asked: Option<u32>) -> Result<Option<u32>, Status> {
+    match asked {
+        Some(count) if count > TOP_LOGPROBS_MAX => {
+            Err(invalid("top_logprobs", format!("{count}, at most {TOP_LOGPROBS_MAX}")))
+        }
+        allowed => Ok(allowed),
+    }
 }
 
 /// Stop sequences from outside.
@@ -154,8 +171,13 @@ mod tests {
             ..Default::default()
         };
         change(&mut request);
-        let desk =
-            Desk { now: Micros(10), context_tokens: 100, seed: 9, honours: &|epoch| epoch == 3 };
+        let desk = Desk {
+            now: Micros(10),
+            context_tokens: 100,
+            vocabulary: 50,
+            seed: 9,
+            honours: &|epoch| epoch == 3,
+        };
         let prompt = (0..prompt).map(Token).collect();
         desk.submission(&request, prompt).map_err(|status| status.message().to_owned())
     }
@@ -187,6 +209,23 @@ mod tests {
         assert_eq!(deadline, Ok(Some(Micros(u64::MAX))));
     }
 
+    fn biased(request: &mut v1::GenerateRequest, entries: &[(u32, f32)]) {
+        let entry = |&(token, bias): &(u32, f32)| v1::LogitBias { token, bias };
+        let logit_bias = entries.iter().map(entry).collect();
+        request.sampling = Some(v1::Sampling { logit_bias, ..greedy() });
+    }
+
+    #[test]
+    fn what_is_absent_is_off() {
+        let plain = submit(|it| it.sampling = Some(greedy()), 1).expect("it is fine");
+        assert_eq!(
+            (plain.sampling, plain.top_logprobs),
+            (Sampling { seed: 9, ..Sampling::GREEDY }, None)
+        );
+        let told = submit(|it| (it.top_logprobs, it.sampling) = (Some(0), None), 1);
+        assert_eq!(told.map(|it| it.top_logprobs), Ok(Some(0)));
+    }
+
     #[test]
     fn bad_fields_are_named() {
         let told = |change: fn(&mut v1::GenerateRequest)| submit(change, 1).map(|_| ());
@@ -202,6 +241,11 @@ mod tests {
             it.sampling = Some(v1::Sampling { temperature: f32::NAN, ..greedy() });
         };
         starts(told(hot), "temperature: ");
+        starts(told(|it| it.top_logprobs = Some(21)), "top_logprobs: ");
+        starts(told(|it| biased(it, &[(50, 1.0)])), "logit_bias: ");
+        starts(told(|it| biased(it, &[(1, f32::NAN)])), "logit_bias: ");
+        starts(told(|it| biased(it, &[(1, 1.0), (1, 1.0)])), "logit_bias: ");
+        starts(told(|it| biased(it, &vec![(1, 1.0); 1 << 20])), "logit_bias: ");
         assert!(token_ids(&[1, 5], 5).is_err());
         for bad in [vec![String::new()], vec!["x".repeat(5_000)], vec!["x".into(); 33]] {
             assert!(stops(&bad).is_err());

@@ -22,8 +22,6 @@ const WIDTH: u32 = 4;
 /// No more steps are begun after this.
 const PATIENCE: Span = Span::from_secs(4);
 
-const GREEDY: Sampling = Sampling { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: 0 };
-
 /// Runs the synthetic steps and fits the model to them.
 ///
 /// # Errors
@@ -79,7 +77,14 @@ impl Bench<'_> {
         let range = 0..prompt.len();
         let shape = StepShape { prefill: tokens, ..StepShape::default() };
         self.run(StepPlan {
-            joins: vec![Join { slot, id, sampling: GREEDY, sampled: 0 }],
+            joins: vec![Join {
+                slot,
+                id,
+                sampling: Sampling::GREEDY,
+                history: prompt.clone(),
+                sampled: 0,
+                top_logprobs: None,
+            }],
             prefills: vec![Prefill { slot, id, prompt, range, last: true }],
             shape,
             ..StepPlan::default()

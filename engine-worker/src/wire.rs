@@ -4,11 +4,12 @@ use proto::v1;
 use sched::{
     Event, FinishReason, Limits, Phase, SequenceView, StepCost, StepRecord, Tier, Timings, Usage,
 };
-use units::{Micros, Span};
+use text::Vocabulary;
+use units::{Micros, Span, Token};
 
 use crate::{
     hub::{Published, Record},
-    outlet::Answer,
+    outlet::{Answer, Note},
 };
 
 pub(crate) fn tier(tier: Tier) -> v1::Tier {
@@ -191,14 +192,15 @@ fn finished(reason: &FinishReason, usage: Usage, timings: &Timings) -> v1::Finis
 }
 
 /// What a client of `Generate` hears. A refusal is a status, not an event.
-pub(crate) fn answer(answer: Answer) -> Option<v1::GenerateEvent> {
+pub(crate) fn answer(answer: Answer, vocabulary: &Vocabulary) -> Option<v1::GenerateEvent> {
     use v1::generate_event::Event as Heard;
     let event = match answer {
         Answer::Accepted { tier: kind, leased } => {
             Heard::Accepted(v1::Accepted { tier: tier(kind).into(), leased })
         }
-        Answer::Delta { text, tokens } => {
-            Heard::Delta(v1::Delta { text, tokens, logprobs: Vec::new() })
+        Answer::Delta { text, tokens, notes } => {
+            let logprobs = notes.into_iter().filter_map(|note| logprobs(note, vocabulary));
+            Heard::Delta(v1::Delta { text, tokens, logprobs: logprobs.collect() })
         }
         Answer::Finished { reason, usage, timings } => {
             Heard::Finished(finished(&reason, usage, &timings))
@@ -206,4 +208,16 @@ pub(crate) fn answer(answer: Answer) -> Option<v1::GenerateEvent> {
         Answer::Refused(_) => return None,
     };
     Some(v1::GenerateEvent { event: Some(event) })
+}
+
+fn logprobs(note: Note, vocabulary: &Vocabulary) -> Option<v1::TokenLogprob> {
+    let told = note.logprobs?;
+    let entry = |token: Token, logprob, top| v1::TokenLogprob {
+        token: token.0,
+        bytes: vocabulary.piece(token).to_vec(),
+        logprob,
+        top,
+    };
+    let top = told.top.iter().map(|it| entry(it.token, it.logprob, Vec::new()));
+    Some(entry(note.token, told.chosen, top.collect()))
 }

@@ -39,6 +39,8 @@ pub struct Submission {
     pub prompt: Arc<[Token]>,
     /// How tokens are drawn.
     pub sampling: Sampling,
+    /// Say how likely each token was, and which so many tokens were the likeliest.
+    pub top_logprobs: Option<u32>,
     /// Cap on sampled tokens.
     pub max_tokens: u32,
     /// What it was promised.

@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use sample::{Logprob, Logprobs};
 use units::{RequestId, Slot, Token};
 
 use crate::{Engine, EngineError, Sampled, StepCost, StepOutcome, StepPlan};
@@ -36,6 +37,7 @@ struct Stream {
     computed: u32,
     sampled: u32,
     digest: u64,
+    top_logprobs: Option<u32>,
 }
 
 impl MockEngine {
@@ -65,15 +67,39 @@ impl MockEngine {
     }
 
     fn sample(&mut self, slot: Slot, id: RequestId) -> Sampled {
-        let Answers { words, end, tokens } = self.answers.clone();
+        let answers = &self.answers;
         let stream = &mut self.streams[slot.0 as usize];
         stream.sampled += 1;
-        if tokens > 0 && stream.sampled >= tokens {
-            return Sampled { id, token: end, stop: true };
-        }
-        let choices = u64::from(words.end - words.start);
-        let choice = u32::try_from(mix(stream.digest) % choices).expect("below a 32-bit bound");
-        Sampled { id, token: Token(words.start + choice), stop: false }
+        let stop = answers.tokens > 0 && stream.sampled >= answers.tokens;
+        let token = if stop { answers.end } else { answers.word(mix(stream.digest)) };
+        let (digest, wanted) = (stream.digest, stream.top_logprobs);
+        let logprobs = wanted.map(|count| answers.logprobs(digest, token, count));
+        Sampled { id, token, stop, logprobs }
+    }
+}
+
+impl Answers {
+    fn word(&self, number: u64) -> Token {
+        let choices = u64::from(self.words.end - self.words.start);
+        let choice = u32::try_from(number % choices).expect("below a 32-bit bound");
+        Token(self.words.start + choice)
+    }
+
+    /// A falling series of probabilities, which sum to at most 1: now and then another word is likelier than
+    /// the one that is taken, as it is with real models.
+    fn logprobs(&self, digest: u64, taken: Token, count: u32) -> Logprobs {
+        let rank = usize::from(digest.is_multiple_of(4));
+        let share = 0.3 + (digest % 64) as f32 / 128.0;
+        let logprob = |rank: usize| share.ln() + rank as f32 * (1.0 - share).ln();
+        let others = (1..u64::from(count) + 1).map(|step| self.word(mix(digest) + step));
+        let mut order: Vec<Token> = others.filter(|&other| other != taken).collect();
+        order.sort_unstable();
+        order.dedup();
+        order.insert(rank.min(order.len()), taken);
+        order.truncate(count as usize);
+        let top = order.into_iter().enumerate();
+        let top = top.map(|(rank, token)| Logprob { token, logprob: logprob(rank) });
+        Logprobs { chosen: logprob(rank), top: top.collect() }
     }
 }
 
@@ -83,7 +109,12 @@ impl Engine for MockEngine {
             let stream = self.streams.get_mut(join.slot.0 as usize);
             let stream =
                 stream.ok_or_else(|| EngineError::Unfit(format!("no slot {}", join.slot.0)))?;
-            *stream = Stream { owner: Some(join.id), sampled: join.sampled, ..Stream::default() };
+            *stream = Stream {
+                owner: Some(join.id),
+                sampled: join.sampled,
+                top_logprobs: join.top_logprobs,
+                ..Stream::default()
+            };
         }
         for decode in &plan.decodes {
             let stream = self.stream(decode.slot, decode.id, decode.position as usize)?;

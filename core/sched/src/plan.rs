@@ -2,7 +2,7 @@
 
 use std::{ops::Range, sync::Arc};
 
-use sample::Sampling;
+use sample::{Logprobs, Sampling};
 use units::{RequestId, Slot, Span, Token};
 
 use crate::StepShape;
@@ -31,11 +31,23 @@ pub struct Join {
     pub slot: Slot,
     /// Whose it is.
     pub id: RequestId,
-    /// How its tokens are drawn. A sequence that was preempted and joins again goes on with a
-    /// generator advanced past `sampled` draws.
+    /// How its tokens are drawn. A sequence that was preempted and joins again goes on as if it had
+    /// not been.
     pub sampling: Sampling,
-    /// Tokens it has sampled so far.
+    /// The prompt, and after a preemption what was sampled before it.
+    pub history: Arc<[Token]>,
+    /// Tokens at the end of `history` that were sampled.
     pub sampled: u32,
+    /// Log probabilities are wanted, and of this many of the likeliest tokens.
+    pub top_logprobs: Option<u32>,
+}
+
+impl Join {
+    /// The prompt, and what was sampled after it.
+    #[must_use]
+    pub fn prompt_and_answer(&self) -> (&[Token], &[Token]) {
+        self.history.split_at(self.history.len().saturating_sub(self.sampled as usize))
+    }
 }
 
 /// One more token of a running sequence.
@@ -99,7 +111,7 @@ pub struct StepOutcome {
 }
 
 /// One sampled token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Sampled {
     /// Whose it is.
     pub id: RequestId,
@@ -108,4 +120,6 @@ pub struct Sampled {
     /// Whether the answer ends with it: an end-of-turn token (said by the engine) or a completed stop
     /// sequence (said by the text layer).
     pub stop: bool,
+    /// How likely it was, where that is wanted.
+    pub logprobs: Option<Logprobs>,
 }

@@ -257,8 +257,10 @@ impl Scheduler {
         plan.joins.push(Join {
             slot,
             id: sequence.id,
-            sampling: sequence.sampling,
+            sampling: sequence.sampling.clone(),
+            history: sequence.history.clone(),
             sampled: sequence.sampled,
+            top_logprobs: sequence.top_logprobs,
         });
         plan.prefills.push(prefill(&sequence, tokens));
         self.running.insert(key, sequence);

@@ -8,8 +8,10 @@
 //! and nothing can be forgotten.
 //!
 //! The limits: rendering has a budget of work and of output, so that a hostile template cannot hang
-//! it; a [`Transcript`] holds back no more than the longest stop string and one character.
+//! it; a [`Transcript`] holds back no more than the longest stop string and one character, an [`Annotated`]
+//! one the tokens that these lie in.
 
+mod annotated;
 mod encode;
 #[cfg(test)]
 mod fake;
@@ -20,6 +22,7 @@ mod transcript;
 mod utf8;
 mod vocabulary;
 
+pub use annotated::{Annotated, Piece};
 pub use encode::encode;
 pub use stop::StopMatcher;
 pub use template::{ChatTemplate, Message, Segment, TemplateError};

@@ -43,6 +43,16 @@ impl Transcript {
         Pushed { text, stop }
     }
 
+    /// Bytes of text that the last token completed, whether released or held back.
+    pub(crate) fn decoded_bytes(&self) -> usize {
+        self.decoded.len()
+    }
+
+    /// Whether no character lacks bytes.
+    pub(crate) fn is_between_characters(&self) -> bool {
+        self.decoder.is_between_characters()
+    }
+
     /// The text that was held back, when the answer ends without a stop string; nothing after one. A
     /// character that lacks bytes is left out.
     pub fn finish(&mut self) -> String {

@@ -25,6 +25,11 @@ impl Utf8Stream {
             self.held.drain(..self.held.len() - rest);
         }
     }
+
+    /// Whether no character is incomplete.
+    pub(crate) fn is_between_characters(&self) -> bool {
+        self.held.is_empty()
+    }
 }
 
 /// Decodes all but an incomplete character at the end, which it returns.

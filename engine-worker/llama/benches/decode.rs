@@ -36,7 +36,6 @@ struct Bench<'model> {
 }
 
 /// What every sequence of a run does.
-#[derive(Clone, Copy)]
 struct Work {
     width: u32,
     tokens: u32,
@@ -75,15 +74,15 @@ fn main() {
     println!("|---|---|---|---|---|---|");
     for (name, sampling) in [("greedy", sampling(0.0, 0)), ("top_k 40", sampling(0.8, 40))] {
         for &width in widths {
-            let work = Work { width, tokens, sampling };
-            let measured: Vec<_> = (0..pairs).map(|pair| bench.pair(pair, work)).collect();
+            let work = Work { width, tokens, sampling: sampling.clone() };
+            let measured: Vec<_> = (0..pairs).map(|pair| bench.pair(pair, &work)).collect();
             report(name, width, &measured);
         }
     }
 }
 
 fn sampling(temperature: f32, top_k: u32) -> Sampling {
-    Sampling { temperature, top_k, top_p: 1.0, min_p: 0.0, seed: 1 }
+    Sampling { temperature, top_k, seed: 1, ..Sampling::GREEDY }
 }
 
 fn prompt(model: &Model) -> Vec<Token> {
@@ -95,7 +94,7 @@ fn prompt(model: &Model) -> Vec<Token> {
 
 impl Bench<'_> {
     /// The same work for both, in alternating order.
-    fn pair(&mut self, pair: usize, work: Work) -> (f64, Run) {
+    fn pair(&mut self, pair: usize, work: &Work) -> (f64, Run) {
         if pair.is_multiple_of(2) {
             let bare = self.run_bare(work);
             (bare, self.run_engine(work))
@@ -105,7 +104,7 @@ impl Bench<'_> {
         }
     }
 
-    fn run_bare(&mut self, work: Work) -> f64 {
+    fn run_bare(&mut self, work: &Work) -> f64 {
         self.bare.start(work.width, &self.prompt).expect("a prompt");
         let begun = Instant::now();
         for _ in 0..work.tokens {
@@ -116,7 +115,7 @@ impl Bench<'_> {
 
     /// The step loop without its channels: plan, execute, read, commit, drain. The step that computes the
     /// prompts is not timed.
-    fn run_engine(&mut self, work: Work) -> Run {
+    fn run_engine(&mut self, work: &Work) -> Run {
         let mut scheduler = Scheduler::new(limits(), StepCost::GUESS);
         let mut transcripts = BTreeMap::new();
         for number in 0..work.width {
@@ -136,12 +135,13 @@ impl Bench<'_> {
         Run { tokens_per_second: f64::from(tokens) / whole, outside: 1.0 - inside / whole }
     }
 
-    fn submission(&self, id: RequestId, work: Work) -> Submission {
+    fn submission(&self, id: RequestId, work: &Work) -> Submission {
         Submission {
             id,
             submitted_at: Micros(0),
             prompt: self.prompt.as_slice().into(),
-            sampling: work.sampling,
+            sampling: work.sampling.clone(),
+            top_logprobs: None,
             // One token comes with the prompt.
             max_tokens: work.tokens + 1,
             tier: Tier::BestEffort,

@@ -8,7 +8,7 @@ use llama_cpp_2::{
     llama_batch::LlamaBatch,
     token::LlamaToken,
 };
-use sample::Sampler;
+use sample::{Logprobs, Sampler};
 use sched::{Engine, EngineError, Sampled, StepOutcome, StepPlan};
 use text::Tokenizer;
 use units::{RequestId, Slot, Span, Token};
@@ -82,13 +82,20 @@ pub struct Context<'model> {
     llama: LlamaContext<'model>,
     limits: Limits,
     ledger: Ledger,
-    /// The sampler of each slot's sequence.
-    samplers: Vec<Option<Sampler>>,
+    /// What samples each slot's sequence.
+    samplers: Vec<Option<SlotSampler>>,
     batch: LlamaBatch<'static>,
     /// Rows of the batch whose logits are wanted, in the order of the outcome.
     wanted: Vec<Wanted>,
     /// Spent inside llama.cpp since the context was made.
     decoding: Span,
+}
+
+/// How the tokens of a slot's sequence are sampled.
+#[derive(Clone, Debug)]
+struct SlotSampler {
+    sampler: Sampler,
+    top_logprobs: Option<u32>,
 }
 
 /// A row whose logits give a token.
@@ -185,7 +192,10 @@ impl Context<'_> {
     fn join(&mut self, plan: &StepPlan) -> Result<(), EngineError> {
         for join in &plan.joins {
             self.clear(join.slot)?;
-            self.samplers[join.slot.0 as usize] = Some(Sampler::new(join.sampling, join.sampled));
+            let (prompt, answer) = join.prompt_and_answer();
+            let sampler = Sampler::new(join.sampling.clone(), prompt, answer);
+            self.samplers[join.slot.0 as usize] =
+                Some(SlotSampler { sampler, top_logprobs: join.top_logprobs });
         }
         Ok(())
     }
@@ -247,9 +257,12 @@ impl Context<'_> {
         let vocabulary = self.model.vocabulary();
         let sampled = self.wanted.iter().map(|wanted| {
             let sampler = self.samplers[wanted.slot.0 as usize].as_mut();
-            let sampler = sampler.expect("the ledger has seen the slot's sequence join");
-            let token = sampler.sample(self.llama.get_logits_ith(wanted.row));
-            Sampled { id: wanted.id, token, stop: vocabulary.is_end(token) }
+            let SlotSampler { sampler, top_logprobs } =
+                sampler.expect("the ledger has seen the slot's sequence join");
+            let logits = self.llama.get_logits_ith(wanted.row);
+            let token = sampler.sample(logits);
+            let logprobs = top_logprobs.map(|count| Logprobs::of(logits, token, count));
+            Sampled { id: wanted.id, token, stop: vocabulary.is_end(token), logprobs }
         });
         sampled.collect()
     }

@@ -60,7 +60,7 @@ impl Ledger {
     }
 
     fn join(&mut self, join: &Join) -> Result<(), String> {
-        join.sampling.validate().map_err(|error| error.to_string())?;
+        join.sampling.validate(self.limits.vocabulary).map_err(|error| error.to_string())?;
         *self.slot(join.slot)? = Some(0);
         Ok(())
     }

@@ -17,8 +17,6 @@ use crate::{
     context::{check, params},
 };
 
-const GREEDY: Sampling = Sampling { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: 0 };
-
 /// Why the bare loop cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum YardstickError {
@@ -54,7 +52,7 @@ impl Model {
             kv_bytes: 0,
         })?;
         let batch = LlamaBatch::new(options.batch_tokens as usize, 1);
-        let sampler = Sampler::new(GREEDY, 0);
+        let sampler = Sampler::new(Sampling::GREEDY, &[], &[]);
         Ok(Yardstick { llama, batch, sampler, last: Vec::new(), position: 0 })
     }
 }

@@ -7,10 +7,16 @@ use super::*;
 
 const LIMITS: Limits = Limits { slots: 2, context_tokens: 16, rows: 8, vocabulary: 100 };
 const ID: RequestId = RequestId(1);
-const GREEDY: Sampling = Sampling { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: 0 };
 
 fn join(slot: u32) -> StepPlan {
-    let join = Join { slot: Slot(slot), id: ID, sampling: GREEDY, sampled: 0 };
+    let join = Join {
+        slot: Slot(slot),
+        id: ID,
+        sampling: Sampling::GREEDY,
+        history: vec![Token(1); 10].into(),
+        sampled: 0,
+        top_logprobs: None,
+    };
     StepPlan { joins: vec![join], ..StepPlan::default() }
 }
 

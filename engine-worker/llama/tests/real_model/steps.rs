@@ -12,7 +12,6 @@ use crate::model;
 
 /// One thread: tests run beside each other, and two would wait for each other at every layer.
 const SMALL: Options = Options { slots: 3, context_tokens: 512, batch_tokens: 256, threads: 1 };
-const GREEDY: Sampling = Sampling { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: 0 };
 
 fn context(options: &Options) -> Context<'static> {
     model().context(options).expect("fits into memory")
@@ -38,7 +37,8 @@ struct Sequence {
 impl Sequence {
     fn new(slot: u32, prompt: Arc<[Token]>) -> Self {
         let (slot, answer) = (Slot(slot), Vec::new());
-        Self { slot, prompt, sampling: GREEDY, computed: 0, answer, ended: false }
+        let sampling = Sampling::GREEDY;
+        Self { slot, prompt, sampling, computed: 0, answer, ended: false }
     }
 
     fn id(&self) -> RequestId {
@@ -49,7 +49,14 @@ impl Sequence {
     fn plan(&mut self, plan: &mut StepPlan, piece: usize) {
         let (slot, id) = (self.slot, self.id());
         if self.computed == 0 {
-            plan.joins.push(Join { slot, id, sampling: self.sampling, sampled: 0 });
+            plan.joins.push(Join {
+                slot,
+                id,
+                sampling: self.sampling.clone(),
+                history: self.prompt.clone(),
+                sampled: 0,
+                top_logprobs: None,
+            });
         }
         if let (Some(&token), false) = (self.answer.last(), self.ended) {
             let position = u32::try_from(self.computed).expect("a test is short");
@@ -135,7 +142,7 @@ fn a_seed_is_a_text_and_another_seed_another() {
     let mut context = context(&SMALL);
     let mut text = |seed| {
         let mut sequences = [Sequence::new(0, prompt.clone())];
-        sequences[0].sampling = Sampling { temperature: 1.0, top_k: 40, seed, ..GREEDY };
+        sequences[0].sampling = Sampling { temperature: 1.0, top_k: 40, seed, ..Sampling::GREEDY };
         run(&mut context, &mut sequences, 256, 16);
         sequences[0].text()
     };
