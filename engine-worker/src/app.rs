@@ -6,6 +6,7 @@ use std::{
     fs::File,
     io,
     net::{SocketAddr, TcpListener},
+    path::Path,
     sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicU64, mpsc},
     thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -18,7 +19,7 @@ use service::{clock::Clock, grpc, net, telemetry};
 use sha2::{Digest as _, Sha256};
 use text::{ChatTemplate, Tokenizer};
 use tokio::sync::{Semaphore, oneshot};
-use units::{Micros, Span};
+use units::{Micros, Span, Token};
 
 use crate::{
     backend::{self, Backend},
@@ -76,7 +77,7 @@ impl App {
             backend: backend.name,
             model: backend.model.clone(),
             created: unix_micros() / 1_000_000,
-            sha256: hash_in_background(&settings),
+            sha256: identity(&backend, &settings),
         };
         let EngineThread { commands, hub, ended } =
             EngineThread::start(backend, limits, clock).await?;
@@ -193,6 +194,7 @@ fn serve_metrics(
     pantry: Arc<Mutex<Pantry>>,
 ) -> anyhow::Result<()> {
     let handle = telemetry::start_metrics()?;
+    metrics::describe();
     telemetry::serve_metrics(listener, handle)?;
     tokio::spawn(async move {
         let mut tick = tokio::time::interval(Duration::from_millis(500));
@@ -284,25 +286,36 @@ fn prepare_loop(
     })
 }
 
-/// Hashes the model file beside everything else: a large one takes minutes.
-fn hash_in_background(settings: &EngineSettings) -> Arc<OnceLock<String>> {
+/// What tells this model from others: the hash of its file, made beside everything else since a large
+/// one takes minutes. The mock has no file, so its vocabulary stands for it.
+fn identity(backend: &Backend, settings: &EngineSettings) -> Arc<OnceLock<String>> {
     let hash = Arc::new(OnceLock::new());
-    let path = settings.model.clone().filter(|_| settings.backend == BackendKind::Llama);
-    if let Some(path) = path {
-        let hash = hash.clone();
-        thread::spawn(move || {
-            let mut hasher = Sha256::new();
-            match File::open(&path).and_then(|mut file| io::copy(&mut file, &mut hasher)) {
-                Ok(_) => {
-                    let hex: String =
-                        hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-                    drop(hash.set(hex));
-                }
-                Err(error) => tracing::warn!("cannot hash {}: {error}", path.display()),
-            }
-        });
+    match (settings.backend, &settings.model) {
+        (BackendKind::Llama, Some(path)) => {
+            let (path, hash) = (path.clone(), hash.clone());
+            thread::spawn(move || hash_file(&path, &hash));
+        }
+        (BackendKind::Mock, _) | (BackendKind::Llama, None) => {
+            let vocabulary = backend.tokenizer.vocabulary();
+            let ids = (0..).map(Token).take(vocabulary.len());
+            let mut hasher = Sha256::new_with_prefix(backend.name);
+            ids.for_each(|token| hasher.update(vocabulary.piece(token)));
+            drop(hash.set(hex(&hasher.finalize())));
+        }
     }
     hash
+}
+
+fn hash_file(path: &Path, hash: &OnceLock<String>) {
+    let mut hasher = Sha256::new();
+    match File::open(path).and_then(|mut file| io::copy(&mut file, &mut hasher)) {
+        Ok(_) => drop(hash.set(hex(&hasher.finalize()))),
+        Err(error) => tracing::warn!("cannot hash {}: {error}", path.display()),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn unix_micros() -> u64 {

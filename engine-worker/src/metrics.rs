@@ -1,10 +1,64 @@
 //! The engine's metrics. Labels come from fixed sets only.
 
-use metrics::{counter, gauge, histogram};
+use metrics::{
+    Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+};
 use sched::{Event, FinishReason, Refusal, StepPlan, Tier};
 use units::Span;
 
 use crate::hub::Published;
+
+/// Says what every metric means. Once, after the recorder was installed.
+pub(crate) fn describe() {
+    use Unit::{Count, Seconds};
+    describe_histogram!(
+        "cadence_engine_step_seconds",
+        Seconds,
+        "Time of a step inside the backend."
+    );
+    describe_histogram!(
+        "cadence_engine_step_rows",
+        Count,
+        "Rows of a step: decodes and prompt tokens."
+    );
+    describe_histogram!(
+        "cadence_engine_step_overhead_seconds",
+        Seconds,
+        "Time of a step outside the backend."
+    );
+    describe_histogram!(
+        "cadence_engine_queue_seconds",
+        Seconds,
+        "From submission to a slot, of requests that got one."
+    );
+    describe_histogram!(
+        "cadence_engine_first_token_seconds",
+        Seconds,
+        "From submission to the first token, of requests that sampled one."
+    );
+    for (name, meaning) in COUNTERS {
+        describe_counter!(name, Count, meaning);
+    }
+    for (name, meaning) in GAUGES {
+        describe_gauge!(name, Count, meaning);
+    }
+}
+
+const COUNTERS: [(&str, &str); 5] = [
+    ("cadence_engine_prefill_tokens_total", "Prompt tokens that were computed."),
+    ("cadence_engine_generated_tokens_total", "Tokens that were sampled."),
+    ("cadence_engine_accepted_total", "Requests that came into the queue, by tier."),
+    ("cadence_engine_refused_total", "Requests that did not, by reason."),
+    ("cadence_engine_finished_total", "Requests that ended, by reason."),
+];
+
+const GAUGES: [(&str, &str); 5] = [
+    ("cadence_engine_running", "Requests with a slot."),
+    ("cadence_engine_waiting", "Requests that wait for one."),
+    ("cadence_engine_prepared", "Prepared requests that wait for their Generate."),
+    ("cadence_engine_kv_blocks", "KV blocks, by state."),
+    ("cadence_engine_step_cost_gain", "How much slower the machine is than when it was measured."),
+];
 
 /// A step that the engine ran.
 pub(crate) fn step(plan: &StepPlan, took: Span) {

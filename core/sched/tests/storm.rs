@@ -54,6 +54,7 @@ struct World {
     engine: MockEngine,
     now: Micros,
     open: BTreeMap<RequestId, bool>,
+    answers: BTreeMap<RequestId, Vec<Token>>,
 }
 
 impl World {
@@ -75,6 +76,7 @@ impl World {
             engine: MockEngine::new(3, cost, answers),
             now: Micros(0),
             open: BTreeMap::new(),
+            answers: BTreeMap::new(),
         }
     }
 
@@ -118,6 +120,11 @@ impl World {
         assert!(
             plan.rows() <= 64 && plan.rows() == (plan.shape.decodes + plan.shape.prefill) as usize
         );
+        for join in &plan.joins {
+            let (prompt, answer) = join.prompt_and_answer();
+            assert_eq!(answer, self.answers[&join.id], "SC-9: the answer before the eviction");
+            assert!(prompt.iter().enumerate().all(|(at, token)| token.0 == at as u32 % 7), "SC-9");
+        }
         let mut outcome = self.engine.execute(&plan);
         assert!(outcome.is_ok(), "a plan always fits its engine: {outcome:?}");
         if fails {
@@ -135,8 +142,10 @@ impl World {
             match event {
                 Event::Accepted { id, .. } => {
                     assert_eq!(self.open.insert(id, false), None, "SC-8: {id} accepted twice");
+                    self.answers.insert(id, Vec::new());
                 }
-                Event::Token { id, first, .. } => {
+                Event::Token { id, token, first } => {
+                    self.answers.get_mut(&id).expect("SC-8: a token of nobody").push(token);
                     let seen = self.open.get_mut(&id).expect("SC-8: a token of nobody");
                     assert_ne!(*seen, first, "SC-8: the first token is said once");
                     *seen = true;

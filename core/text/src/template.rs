@@ -6,12 +6,15 @@
 //! function ask whether it is there.
 //!
 //! A template sees a [`placeholder`] in place of each message's text, which is put back afterwards as
-//! [`Segment::User`]. So a template can place, repeat, drop and trim a text, but not read it: a search
+//! [`Segment::User`]. So a template can place, repeat and trim a text, but not read it: a search
 //! in it finds nothing, and trimming characters other than white space changes nothing. Text of white
 //! space alone is shown as it is, because templates ask for it and it holds nothing to inject.
+//!
+//! Who may speak when: see [`roles`].
 
 mod environment;
 mod placeholder;
+mod roles;
 
 use minijinja::{Environment, Value, context};
 
@@ -35,6 +38,7 @@ pub struct ChatTemplate {
     environment: Environment<'static>,
     bos: String,
     eos: String,
+    knows_tool: bool,
 }
 
 /// One message of a chat.
@@ -82,6 +86,18 @@ pub enum TemplateError {
     /// The template cut a message's text apart, so it is unclear what the user wrote.
     #[error("the chat template takes the text of a message apart")]
     Mangled,
+    /// The model has no tools.
+    #[error("messages[{index}] has the role tool, which the model's chat template does not know")]
+    NoTool {
+        /// The first message of this role, counted from 0.
+        index: usize,
+    },
+    /// The answer would ignore a message.
+    #[error("the model's chat template leaves messages[{index}] out")]
+    LeftOut {
+        /// The first of these messages, counted from 0.
+        index: usize,
+    },
     /// A role becomes part of the template's own text and so may not be anything.
     #[error("a role is 1 to {} letters, digits, _ or -", ROLE_BYTES_MAX)]
     Role,
@@ -99,7 +115,10 @@ impl ChatTemplate {
             return Err(TemplateError::Long { bytes: source.len() });
         }
         let environment = environment::compile(source)?;
-        Ok(Self { environment, bos: bos.to_owned(), eos: eos.to_owned() })
+        let (bos, eos) = (bos.to_owned(), eos.to_owned());
+        let mut template = Self { environment, bos, eos, knows_tool: false };
+        template.knows_tool = roles::knows_tool(|messages| template.run(messages));
+        Ok(template)
     }
 
     /// The template of a model.
@@ -116,7 +135,11 @@ impl ChatTemplate {
         Self::new(tokenizer.chat_template(), &bos, &eos)
     }
 
-    /// The prompt that makes the model answer `messages`.
+    /// The prompt that makes the model answer `messages`, or go on with the last one if it is an
+    /// assistant's.
+    ///
+    /// Messages stay as they are and where they are; what the template refuses is an error, and so is a
+    /// message that it leaves out, and a `tool` where it knows none.
     ///
     /// # Errors
     /// What the template makes of the messages: it may refuse an order of roles, or fail.
@@ -124,21 +147,30 @@ impl ChatTemplate {
         if !messages.iter().all(|message| is_role(&message.role)) {
             return Err(TemplateError::Role);
         }
+        if let Some(index) = roles::tool(messages).filter(|_| !self.knows_tool) {
+            return Err(TemplateError::NoTool { index });
+        }
+        let messages = roles::spoken(messages);
+        let pieces = placeholder::restore(&self.run(messages)?, messages)?;
+        roles::prompt(pieces, messages)
+    }
+
+    /// The template's output, with placeholders.
+    fn run(&self, messages: &[Message]) -> Result<String, TemplateError> {
         let shown = messages.iter().enumerate().map(|(index, message)| {
             let content = placeholder::show(index, &message.content);
             context! { role => message.role.as_str(), content }
         });
         let context = context! {
             messages => shown.collect::<Vec<_>>(),
-            add_generation_prompt => true,
+            add_generation_prompt => !roles::continues(messages),
             bos_token => self.bos.as_str(),
             eos_token => self.eos.as_str(),
             // Templates tell "none given" from "not known here" by these.
             tools => Value::from(()),
             documents => Value::from(()),
         };
-        let output = environment::render(&self.environment, context, messages.len())?;
-        placeholder::restore(&output, messages)
+        environment::render(&self.environment, context, messages.len())
     }
 }
 

@@ -107,6 +107,9 @@ impl<R: BufRead + Seek> Reader<R> {
     /// Skips a metadata entry; the alignment if it says it.
     fn entry(&mut self) -> Result<Option<u64>, GgufError> {
         let key = self.name()?;
+        if key.is_empty() {
+            return Err(GgufError::Damaged("a metadata entry has no name"));
+        }
         let kind = self.u32()?;
         if key != ALIGNMENT_KEY {
             self.skip_value(kind, 0)?;

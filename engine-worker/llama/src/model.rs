@@ -55,16 +55,17 @@ pub struct Facts {
     pub kv_bytes_per_token: u64,
 }
 
-/// Why a model file cannot be served. Each message names the path and the reason in one line.
+/// Why a model file cannot be served. Each message names the path and the reason in one line, so that
+/// no error has another as its source: who prints the chain would print the reason twice.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// There is no file, or it may not be read.
-    #[error("cannot open the model {path}: {source}")]
+    #[error("cannot open the model {path}: {reason}")]
     Io {
         /// The file.
         path: PathBuf,
         /// What the system says.
-        source: io::Error,
+        reason: io::Error,
     },
     /// The path is a directory or another thing that is no regular file.
     #[error("the model {path} is not a file")]
@@ -73,12 +74,12 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// The file is no whole GGUF file.
-    #[error("the model {path} is not usable: {source}")]
+    #[error("the model {path} is not usable: {reason}")]
     Gguf {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        source: GgufError,
+        reason: GgufError,
     },
     /// llama.cpp refuses the file.
     #[error("llama.cpp cannot load the model {path}: {reason}")]
@@ -171,14 +172,14 @@ impl Facts {
 
 /// Reads the file through once without llama.cpp; its length.
 fn check_file(path: &Path) -> Result<u64, OpenError> {
-    let io = |source| OpenError::Io { path: path.to_owned(), source };
+    let io = |reason| OpenError::Io { path: path.to_owned(), reason };
     let metadata = fs::metadata(path).map_err(io)?;
     if !metadata.is_file() {
         return Err(OpenError::NotAFile { path: path.to_owned() });
     }
     let file = fs::File::open(path).map_err(io)?;
     gguf::check(io::BufReader::new(file), metadata.len())
-        .map_err(|source| OpenError::Gguf { path: path.to_owned(), source })?;
+        .map_err(|reason| OpenError::Gguf { path: path.to_owned(), reason })?;
     Ok(metadata.len())
 }
 

@@ -21,10 +21,10 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 pub enum YardstickError {
     /// llama.cpp could not decode.
-    #[error("llama.cpp failed: {0}")]
+    #[error("llama.cpp failed")]
     Decode(#[from] DecodeError),
     /// More rows than the batch holds.
-    #[error("the batch is too small: {0}")]
+    #[error("the batch is too small")]
     Batch(#[from] BatchAddError),
 }
 

@@ -41,6 +41,12 @@ const SECONDS: [f64; 22] = [
     3.0, 4.0, 5.0, 8.0, 15.0, 30.0, 60.0,
 ];
 
+/// Histogram bounds of rows in a batch, up to the largest batch.
+const ROWS: [f64; 16] = [
+    1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1_024.0, 2_048.0, 4_096.0, 8_192.0,
+    16_384.0, 65_536.0,
+];
+
 /// Starts logging to standard error.
 ///
 /// # Errors
@@ -64,6 +70,7 @@ pub fn start_logs(logs: &Logs) -> anyhow::Result<()> {
 pub fn start_metrics() -> anyhow::Result<PrometheusHandle> {
     let handle = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &SECONDS)
+        .and_then(|it| it.set_buckets_for_metric(Matcher::Suffix("_rows".into()), &ROWS))
         .context("bad histogram bounds")?
         .install_recorder()
         .context("a metrics recorder was installed before")?;

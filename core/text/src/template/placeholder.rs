@@ -7,7 +7,7 @@
 //! Trimming a string that begins or ends with a placeholder changes its bracket, and the text is
 //! trimmed when it is put back.
 
-use super::{Message, Segment, TemplateError};
+use super::{Message, Segment, TemplateError, roles::Placed};
 
 const OPEN: char = '\u{10f7f0}';
 const OPEN_TRIMMED: char = '\u{10f7f1}';
@@ -49,42 +49,53 @@ pub(super) fn trim(text: &str, ends: Ends) -> String {
 ///
 /// # Errors
 /// [`TemplateError::Mangled`] if a part of a placeholder is found.
-pub(super) fn restore(output: &str, messages: &[Message]) -> Result<Vec<Segment>, TemplateError> {
-    let mut segments = Vec::new();
+pub(super) fn restore(output: &str, messages: &[Message]) -> Result<Vec<Placed>, TemplateError> {
+    let mut pieces = Vec::new();
     let mut rest = output;
     while let Some(at) = rest.find(is_bracket) {
         let (before, placeholder) = rest.split_at(at);
-        push(&mut segments, Segment::Template, before);
-        let (text, length) = resolve(placeholder, messages).ok_or(TemplateError::Mangled)?;
-        push(&mut segments, Segment::User, text);
-        rest = &placeholder[length..];
+        pieces.extend(written(before));
+        let found = resolve(placeholder, messages).ok_or(TemplateError::Mangled)?;
+        let segment = Segment::User(found.text.to_owned());
+        pieces.push(Placed { segment, message: Some(found.message) });
+        rest = &placeholder[found.length..];
     }
-    push(&mut segments, Segment::Template, rest);
-    Ok(segments)
+    pieces.extend(written(rest));
+    Ok(pieces)
 }
 
-fn push(segments: &mut Vec<Segment>, kind: fn(String) -> Segment, text: &str) {
-    if !text.is_empty() {
-        segments.push(kind(text.to_owned()));
-    }
+fn written(text: &str) -> Option<Placed> {
+    let segment = Segment::Template(text.to_owned());
+    (!text.is_empty()).then_some(Placed { segment, message: None })
+}
+
+/// What a placeholder stands for.
+struct Found<'a> {
+    message: usize,
+    /// The message's text, trimmed where the placeholder says so.
+    text: &'a str,
+    /// Bytes of the placeholder.
+    length: usize,
 }
 
 fn is_bracket(character: char) -> bool {
     (OPEN..=CLOSE_TRIMMED).contains(&character)
 }
 
-/// The text that the placeholder at the start of `output` stands for, and the placeholder's length.
-fn resolve<'a>(output: &str, messages: &'a [Message]) -> Option<(&'a str, usize)> {
+/// What the placeholder at the start of `output` stands for. Its text is not empty, because texts of
+/// white space alone have none.
+fn resolve<'a>(output: &str, messages: &'a [Message]) -> Option<Found<'a>> {
     let inner = output.strip_prefix([OPEN, OPEN_TRIMMED])?;
     let length = inner.find(is_bracket)?;
     let (index, close) = inner.split_at(length);
     let close = close.chars().next().filter(|&close| close == CLOSE || close == CLOSE_TRIMMED)?;
-    let mut text = messages.get(index.parse::<usize>().ok()?)?.content.as_str();
+    let message = index.parse().ok()?;
+    let mut text = messages.get::<usize>(message)?.content.as_str();
     if output.starts_with(OPEN_TRIMMED) {
         text = text.trim_start();
     }
     if close == CLOSE_TRIMMED {
         text = text.trim_end();
     }
-    Some((text, OPEN.len_utf8() + length + close.len_utf8()))
+    Some(Found { message, text, length: OPEN.len_utf8() + length + close.len_utf8() })
 }

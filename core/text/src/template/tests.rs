@@ -156,8 +156,8 @@ fn a_refusal_is_told_in_the_templates_words() {
 }
 
 #[test]
-fn a_text_can_be_placed_twice_dropped_and_trimmed_at_one_end() {
-    let messages = [("user", " a "), ("user", " b ")];
+fn a_text_can_be_placed_twice_and_trimmed_at_one_end() {
+    let messages = [("user", " a ")];
     check(
         "{{ messages[0].content }}{{ messages[0]['content'].rstrip() }}{{ ('x' ~ messages[0].content) | trim }}\
          {{ messages[0].content.lstrip() ~ '.' }}{{ messages[0].get('content') | upper }}",
@@ -202,8 +202,115 @@ fn a_template_that_forges_a_placeholder_gains_nothing() {
 #[test]
 fn a_text_that_looks_like_a_placeholder_is_text() {
     let text = "\u{10f7f0}1\u{10f7f2}";
-    let segments = render("{{ messages[0].content }}", &[("user", text), ("user", "secret")]);
-    assert_eq!(segments, Ok(vec![Segment::User(text.to_owned())]));
+    let source = "{{ messages[0].content }}{{ messages[1].content }}";
+    let segments = render(source, &[("user", text), ("user", "b")]);
+    assert_eq!(segments, Ok([text, "b"].map(|it| Segment::User(it.to_owned())).into()));
+}
+
+/// In the style of Qwen: a tool's words are a user's, in a frame.
+const TOOLS: &str = "
+{%- for message in messages %}
+    {%- if message.role == 'tool' %}
+        {{- '<|im_start|>user\n<tool_response>\n' + message.content + '\n</tool_response><|im_end|>\n' }}
+    {%- elif message.role in ['system', 'user', 'assistant'] %}
+        {{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\n' }}
+{%- endif %}
+";
+
+#[test]
+fn odd_orders_stay_as_they_are() {
+    check(
+        CHATML,
+        &[
+            ("user", "a"),
+            ("user", "b"),
+            ("system", "c"),
+            ("assistant", "d"),
+            ("assistant", "e"),
+            ("system", "f"),
+        ],
+        expect![[r#"
+            <|im_start|>user
+            ⟦a⟧<|im_end|>
+            <|im_start|>user
+            ⟦b⟧<|im_end|>
+            <|im_start|>system
+            ⟦c⟧<|im_end|>
+            <|im_start|>assistant
+            ⟦d⟧<|im_end|>
+            <|im_start|>assistant
+            ⟦e⟧<|im_end|>
+            <|im_start|>system
+            ⟦f⟧<|im_end|>
+            <|im_start|>assistant
+        "#]],
+    );
+}
+
+#[test]
+fn an_answer_goes_on_with_the_last_words_of_an_assistant() {
+    let last = ("assistant", " The sky is ");
+    for (source, prompt) in [
+        (CHATML, "<|im_start|>user\n⟦a⟧<|im_end|>\n<|im_start|>assistant\n⟦ The sky is ⟧"),
+        (STRICT, "<bos><start_of_turn>user\n⟦a⟧<end_of_turn>\n<start_of_turn>model\n⟦The sky is⟧"),
+    ] {
+        let segments = render(source, &[("user", "a"), last]);
+        assert_eq!(segments.map(|it| show(&it)), Ok(prompt.to_owned()));
+    }
+    let twice = render(CHATML, &[("assistant", "a"), ("assistant", "b")]).map(|it| show(&it));
+    assert!(twice.is_ok_and(|it| it.ends_with("⟦a⟧<|im_end|>\n<|im_start|>assistant\n⟦b⟧")));
+    let again = "{% for m in messages %}{{ m.content }}.{{ m.content }}{% endfor %}!";
+    check(again, &[("assistant", "a")], expect!["⟦a⟧.⟦a⟧"]);
+}
+
+#[test]
+fn empty_last_words_are_none() {
+    let user = [("user", "a")];
+    let silent = [("user", "a"), ("assistant", " \n"), ("assistant", "")];
+    assert_eq!(render(CHATML, &silent), render(CHATML, &user));
+    assert_eq!(render(STRICT, &silent), render(STRICT, &user));
+    // In the middle it is a turn like others.
+    check(CHATML, &[("assistant", ""), ("user", "a")], expect![[r#"
+        <|im_start|>assistant
+        <|im_end|>
+        <|im_start|>user
+        ⟦a⟧<|im_end|>
+        <|im_start|>assistant
+    "#]]);
+}
+
+#[test]
+fn a_tool_speaks_only_where_the_template_knows_it() {
+    let messages = [("user", "a"), ("assistant", "b"), ("tool", "c")];
+    for source in [CHATML, CHATML_WITH_SYSTEM, HEADERS, STRICT] {
+        refuse(source, &messages, &TemplateError::NoTool { index: 2 });
+    }
+    check(TOOLS, &messages, expect![[r#"
+        <|im_start|>user
+        ⟦a⟧<|im_end|>
+        <|im_start|>assistant
+        ⟦b⟧<|im_end|>
+        <|im_start|>user
+        <tool_response>
+        ⟦c⟧
+        </tool_response><|im_end|>
+        <|im_start|>assistant
+    "#]]);
+    let renamed = "{% for m in messages %}{{ 'ipython' if m.role == 'tool' else m.role }}{{ m.content }}{% endfor %}";
+    check(renamed, &messages, expect!["user⟦a⟧assistant⟦b⟧ipython⟦c⟧"]);
+}
+
+#[test]
+fn a_message_that_would_be_left_out_is_refused() {
+    refuse(TOOLS, &[("user", "a"), ("critic", "b")], &TemplateError::LeftOut { index: 1 });
+    let first = "{{ messages[0].content }}";
+    refuse(first, &[("user", "a"), ("user", "b")], &TemplateError::LeftOut { index: 1 });
+    // There is nothing to miss.
+    check(first, &[("user", "a"), ("user", " ")], expect!["⟦a⟧"]);
 }
 
 #[test]

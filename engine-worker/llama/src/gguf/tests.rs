@@ -106,6 +106,7 @@ fn absurd_numbers_are_refused_before_they_are_used() {
     let entry = |kind| File::header(3, 0, 1).string("x").u32(kind);
     damaged(&File::header(3, 0, 1).u64(u64::MAX).weights(1, 9), "a name is longer than 64 KiB");
     damaged(&entry(13).weights(1, 9), "a metadata value has an unknown type");
+    damaged(&File::header(3, 0, 1).string("").u32(U32).u32(7), "a metadata entry has no name");
     let nested = (0..9).fold(entry(ARRAY), |file, _| file.u32(ARRAY).u64(1));
     damaged(&nested, "a metadata value has an unknown type");
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use llama::{Context, ContextError, Options};
-use sample::Sampling;
+use sample::{Bias, Logprobs, Sampling};
 use sched::{Decode, Engine, EngineError, Join, Prefill, StepOutcome, StepPlan};
 use text::{ChatTemplate, Message, Tokenizer, Transcript, encode};
 use units::{RequestId, Slot, Token};
@@ -28,6 +28,10 @@ struct Sequence {
     slot: Slot,
     prompt: Arc<[Token]>,
     sampling: Sampling,
+    /// Tokens at the end of `prompt` that were sampled before an eviction.
+    sampled: u32,
+    top_logprobs: Option<u32>,
+    told: Vec<Logprobs>,
     /// Tokens whose KV is in the slot.
     computed: usize,
     answer: Vec<Token>,
@@ -38,7 +42,8 @@ impl Sequence {
     fn new(slot: u32, prompt: Arc<[Token]>) -> Self {
         let (slot, answer) = (Slot(slot), Vec::new());
         let sampling = Sampling::GREEDY;
-        Self { slot, prompt, sampling, computed: 0, answer, ended: false }
+        let (sampled, top_logprobs, told, computed, ended) = (0, None, Vec::new(), 0, false);
+        Self { slot, prompt, sampling, sampled, top_logprobs, told, computed, answer, ended }
     }
 
     fn id(&self) -> RequestId {
@@ -54,8 +59,8 @@ impl Sequence {
                 id,
                 sampling: self.sampling.clone(),
                 history: self.prompt.clone(),
-                sampled: 0,
-                top_logprobs: None,
+                sampled: self.sampled,
+                top_logprobs: self.top_logprobs,
             });
         }
         if let (Some(&token), false) = (self.answer.last(), self.ended) {
@@ -75,6 +80,7 @@ impl Sequence {
         let id = self.id();
         for sampled in outcome.sampled.iter().filter(|sampled| sampled.id == id) {
             self.answer.push(sampled.token);
+            self.told.extend(sampled.logprobs.clone());
             self.ended = sampled.stop;
         }
     }
@@ -194,4 +200,67 @@ fn options_out_of_range_are_refused() {
     refuse(Options { batch_tokens: 0, ..SMALL }, "batch_tokens", 0, 65_536);
     refuse(Options { batch_tokens: u32::MAX, ..SMALL }, "batch_tokens", u32::MAX, 65_536);
     refuse(Options { threads: 0, ..SMALL }, "threads", 0, 512);
+}
+
+/// Everything that an answer depends on at once.
+fn busy(seed: u64) -> Sampling {
+    let logit_bias =
+        vec![Bias { token: Token(28), bias: -100.0 }, Bias { token: Token(30), bias: 2.0 }];
+    Sampling {
+        temperature: 1.1,
+        top_k: 60,
+        top_p: 0.95,
+        seed,
+        presence_penalty: 0.3,
+        frequency_penalty: 0.4,
+        repeat_penalty: 1.2,
+        logit_bias,
+        ..Sampling::GREEDY
+    }
+}
+
+#[test]
+fn an_evicted_answer_goes_on_with_the_same_draws() {
+    let prompt = chat("Tell me a story.");
+    let mut context = context(&SMALL);
+    let mut sequences = [Sequence::new(0, prompt.clone())];
+    sequences[0].sampling = busy(5);
+    run(&mut context, &mut sequences, 256, 16);
+    let whole = &sequences[0].answer;
+    for kept in [1, 7, 15] {
+        let history: Vec<Token> = prompt.iter().chain(&whole[..kept]).copied().collect();
+        let mut resumed = [Sequence::new(1, history.into())];
+        resumed[0].sampling = busy(5);
+        resumed[0].sampled = u32::try_from(kept).unwrap();
+        run(&mut context, &mut resumed, 256, 16 - kept);
+        assert_eq!(resumed[0].answer, whole[kept..], "after {kept}");
+    }
+}
+
+#[test]
+fn log_probabilities_are_the_models_own() {
+    let mut context = context(&SMALL);
+    let mut told = |sampling: Sampling| {
+        let mut sequences = [Sequence::new(0, chat("What color is the sky?"))];
+        sequences[0].sampling = sampling;
+        sequences[0].top_logprobs = Some(20);
+        run(&mut context, &mut sequences, 256, 8);
+        let [sequence] = sequences;
+        sequence.answer.into_iter().zip(sequence.told).collect::<Vec<_>>()
+    };
+    let greedy = told(Sampling::GREEDY);
+    assert_eq!(greedy.len(), 8);
+    for (token, logprobs) in &greedy {
+        assert_eq!((logprobs.top[0].token, logprobs.top.len()), (*token, 20));
+        assert_eq!(logprobs.top[0].logprob, logprobs.chosen);
+        assert!(logprobs.top.is_sorted_by(|a, b| a.logprob >= b.logprob));
+        let mass: f32 = logprobs.top.iter().map(|it| it.logprob.exp()).sum();
+        assert!((0.1..=1.0001).contains(&mass) && logprobs.chosen <= 0.0, "{mass}");
+    }
+    // What is forbidden is as likely as before: it is only not taken.
+    let forbidden = greedy[0].0;
+    let logit_bias = vec![Bias { token: forbidden, bias: -100.0 }];
+    let biased = told(Sampling { logit_bias, temperature: 2.0, ..Sampling::GREEDY });
+    assert!(biased[0].0 != forbidden && biased.iter().all(|(token, _)| *token != forbidden));
+    assert_eq!(biased[0].1.top, greedy[0].1.top);
 }

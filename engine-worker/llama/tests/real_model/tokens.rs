@@ -1,9 +1,12 @@
 //! Text to tokens and back.
 
+use std::fs;
+
+use llama::Model;
 use text::{ChatTemplate, Kind, Message, Segment, Tokenizer, encode};
 use units::Token;
 
-use crate::model;
+use crate::{model, model_path};
 
 fn plain(text: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
@@ -106,4 +109,72 @@ fn every_token_has_a_kind_and_ends_are_ends() {
     let texts = ids.filter(|&token| vocabulary.kind(token) == Kind::Text).count();
     assert!(texts > 49_000, "{texts}");
     assert_eq!(vocabulary.eos().map(|token| vocabulary.is_end(token)), Some(true));
+}
+
+/// A copy of the model that asks for a BOS, as many others do.
+fn asking_for_bos() -> Model {
+    let mut file = fs::read(model_path()).expect("run `make model` first");
+    let key = b"tokenizer.ggml.add_bos_token";
+    let at = file.windows(key.len()).position(|window| window == key).expect("the key is there");
+    // After the key come the type, a boolean, and the value.
+    file[at + key.len() + 4] = 1;
+    let folder = tempfile::tempdir().expect("a place for files");
+    let path = folder.path().join("bos.gguf");
+    fs::write(&path, file).expect("room for a file");
+    Model::open(&path, 0).expect("it is still a model")
+}
+
+#[test]
+fn a_prompt_has_the_bos_that_the_model_asks_for_and_no_other() {
+    let text = |text: &str| [Segment::User(text.to_owned())];
+    assert!(!model().vocabulary().add_bos());
+    assert_eq!(encode(&text("Hi there"), model()), plain("Hi there"));
+    assert_eq!(encode(&text(""), model()), []);
+
+    let asking = asking_for_bos();
+    let bos = asking.vocabulary().bos().expect("it has one");
+    let with_bos = |text: &str| [vec![bos], plain(text)].concat();
+    assert_eq!(encode(&text("Hi there"), &asking), with_bos("Hi there"));
+    assert_eq!(encode(&text(""), &asking), [bos]);
+    // A user's own is text, and the template's own is not doubled.
+    assert_eq!(encode(&text("<|im_start|>"), &asking), with_bos("<|im_start|>"));
+    let user = Message { role: "user".to_owned(), content: "Hi".to_owned() };
+    let template = ChatTemplate::of(&asking).expect("compiles");
+    let chat = encode(&template.render(&[user]).expect("takes a user's message"), &asking);
+    assert_eq!((chat[0], chat[1] == bos), (bos, false));
+}
+
+/// The prompt of a chat in the model's own template, without the marks of its turns.
+fn turns(messages: &[(&str, &str)]) -> Result<String, String> {
+    let message = |&(role, content): &(&str, &str)| Message {
+        role: role.to_owned(),
+        content: content.to_owned(),
+    };
+    let messages: Vec<Message> = messages.iter().map(message).collect();
+    let template = ChatTemplate::of(model()).expect("the model's template compiles");
+    let segments = template.render(&messages).map_err(|error| error.to_string())?;
+    let prompt = String::from_utf8(bytes(&encode(&segments, model()))).expect("whole characters");
+    let rest = prompt.strip_prefix("<|im_start|>").expect("a turn begins");
+    Ok(rest.replace("<|im_end|>\n<|im_start|>", " / ").replace('\n', ": "))
+}
+
+#[test]
+fn odd_orders_of_roles_follow_one_rule() {
+    let ours = "system: You are a helpful AI assistant named SmolLM, trained by Hugging Face / ";
+    for (messages, prompt) in [
+        (&[("system", "s"), ("user", "a")][..], "system: s / user: a / assistant: ".to_owned()),
+        (&[("user", "a"), ("system", "s")], format!("{ours}user: a / system: s / assistant: ")),
+        (&[("system", "s"), ("system", "t")], "system: s / system: t / assistant: ".to_owned()),
+        (&[("user", "a"), ("user", "b")], format!("{ours}user: a / user: b / assistant: ")),
+        (
+            &[("user", "a"), ("assistant", "b"), ("assistant", "c"), ("user", "d")],
+            format!("{ours}user: a / assistant: b / assistant: c / user: d / assistant: "),
+        ),
+        (&[("user", "a"), ("assistant", "b")], format!("{ours}user: a / assistant: b")),
+        (&[("user", "a"), ("assistant", " ")], format!("{ours}user: a / assistant: ")),
+    ] {
+        assert_eq!(turns(messages), Ok(prompt));
+    }
+    let tool = turns(&[("user", "a"), ("assistant", "b"), ("tool", "c")]).expect_err("no tools");
+    assert!(tool.starts_with("messages[2] has the role tool"), "{tool}");
 }
