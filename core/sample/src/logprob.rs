@@ -46,7 +46,7 @@ impl Logprobs {
             #[expect(clippy::cast_possible_truncation, reason = "it is told in single precision")]
             let told = (f64::from(logit) - f64::from(largest) - mass) as f32;
             // NaN is as unlikely as can be told.
-            told.max(LEAST).min(0.0)
+            if told >= LEAST { told.min(0.0) } else { LEAST }
         };
         let top = likeliest(logits, count as usize);
         Self {

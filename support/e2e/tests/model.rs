@@ -1,5 +1,7 @@
 //! The stack on the real default model.
 
+use std::time::Duration;
+
 use e2e::{Chat, Spec, Stack};
 use futures_util::future::join_all;
 use serde_json::json;
@@ -13,6 +15,7 @@ async fn the_model_answers_through_all_three_processes() {
     control_tokens_cannot_be_written(&stack).await;
     seeds_decide(&stack).await;
     text_is_whole(&stack).await;
+    too_long_is_refused_at_once(&stack).await;
 }
 
 /// Temperature 0: the same text streamed and not, alone and again.
@@ -111,4 +114,23 @@ async fn text_is_whole(stack: &Stack) {
     let cut = chat.clone().with("max_tokens", json!(5)).ask(stack, 0).await;
     assert_eq!(cut.finish.as_deref(), Some("length"));
     assert_eq!(cut.usage.expect("usage")["completion_tokens"], 5);
+}
+
+/// A little and much longer than the context, eight at once, streamed and not; the engine lives on.
+async fn too_long_is_refused_at_once(stack: &Stack) {
+    for words in [1_034, 51_200] {
+        let content = "word ".repeat(words);
+        let ask = async |number: u32| {
+            let chat = Chat::new(&content, 8);
+            let chat = if number.is_multiple_of(2) { chat } else { chat.whole() };
+            chat.ask(stack, 0).await
+        };
+        for answer in join_all((0..8).map(ask)).await {
+            let code = answer.error.as_ref().map(|error| error["code"].clone());
+            assert_eq!((answer.status, code), (400, Some(json!("context_length_exceeded"))));
+            assert!(answer.took < Duration::from_secs(20), "{:?}", answer.took);
+        }
+    }
+    let alive = Chat::new("Say hi.", 4).ask(stack, 0).await;
+    assert!(alive.is_complete(), "{alive:?}");
 }

@@ -274,13 +274,17 @@ fn empty_last_words_are_none() {
     assert_eq!(render(CHATML, &silent), render(CHATML, &user));
     assert_eq!(render(STRICT, &silent), render(STRICT, &user));
     // In the middle it is a turn like others.
-    check(CHATML, &[("assistant", ""), ("user", "a")], expect![[r#"
+    check(
+        CHATML,
+        &[("assistant", ""), ("user", "a")],
+        expect![[r#"
         <|im_start|>assistant
         <|im_end|>
         <|im_start|>user
         ⟦a⟧<|im_end|>
         <|im_start|>assistant
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -289,7 +293,10 @@ fn a_tool_speaks_only_where_the_template_knows_it() {
     for source in [CHATML, CHATML_WITH_SYSTEM, HEADERS, STRICT] {
         refuse(source, &messages, &TemplateError::NoTool { index: 2 });
     }
-    check(TOOLS, &messages, expect![[r#"
+    check(
+        TOOLS,
+        &messages,
+        expect![[r#"
         <|im_start|>user
         ⟦a⟧<|im_end|>
         <|im_start|>assistant
@@ -299,7 +306,8 @@ fn a_tool_speaks_only_where_the_template_knows_it() {
         ⟦c⟧
         </tool_response><|im_end|>
         <|im_start|>assistant
-    "#]]);
+    "#]],
+    );
     let renamed = "{% for m in messages %}{{ 'ipython' if m.role == 'tool' else m.role }}{{ m.content }}{% endfor %}";
     check(renamed, &messages, expect!["user⟦a⟧assistant⟦b⟧ipython⟦c⟧"]);
 }

@@ -1,0 +1,8 @@
+//! The worker over gRPC: on the mock, and on the real default model.
+
+mod life;
+mod logprobs;
+mod metrics;
+#[cfg(feature = "llama")]
+mod model;
+mod worker;
