@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 
 use admit::{Limits, Policy};
 use clap::{Args, ValueEnum};
+use proto::v1::admission_server;
 use serde::Serialize;
-use service::telemetry::Logs;
+use service::{health::Probe, telemetry::Logs};
 use units::Span;
 
 /// Settings of the admission service.
@@ -72,6 +73,10 @@ impl service::settings::Settings for Settings {
     const SECTION: &'static str = "admission";
     const BINARY: &'static str = "admission-svc";
     const ABOUT: &'static str = "Decides which requests an engine takes.";
+
+    fn probe(&self) -> Probe {
+        Probe::Grpc { listen: self.listen, service: admission_server::SERVICE_NAME }
+    }
 
     fn check(&self) -> Result<(), String> {
         self.metrics_address()?;
@@ -158,6 +163,7 @@ mod tests {
         match read::<Settings>(args, &BTreeMap::new()) {
             Ok(Request::Run(settings)) => Ok(settings),
             Ok(Request::Print(text)) => Err(text),
+            Ok(Request::Healthcheck(probe)) => Err(format!("{probe:?}")),
             Err(error) => Err(error.to_string()),
         }
     }

@@ -3,8 +3,9 @@
 use std::{net::SocketAddr, path::PathBuf};
 
 use clap::Args;
+use proto::v1::engine_server;
 use serde::Serialize;
-use service::{settings::Settings, telemetry::Logs};
+use service::{health::Probe, settings::Settings, telemetry::Logs};
 
 /// Which engine runs the steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
@@ -114,6 +115,11 @@ impl Settings for EngineSettings {
     const BINARY: &'static str = "engine-worker";
     const ABOUT: &'static str = "Runs a model: scheduler, KV core and llama.cpp in one process.";
 
+    /// The engine's service appears with the loaded model.
+    fn probe(&self) -> Probe {
+        Probe::Grpc { listen: self.listen, service: engine_server::SERVICE_NAME }
+    }
+
     fn check(&self) -> Result<(), String> {
         let bad = |key: &str, rule: &str| Err(format!("{key}: {rule}"));
         if self.backend == BackendKind::Llama && self.model.is_none() {
@@ -169,6 +175,7 @@ pub(crate) mod tests {
         match read::<EngineSettings>(args, &BTreeMap::new()) {
             Ok(Request::Run(settings)) => Ok(settings),
             Ok(Request::Print(text)) => Err(text),
+            Ok(Request::Healthcheck(probe)) => Err(format!("{probe:?}")),
             Err(error) => Err(error.to_string()),
         }
     }

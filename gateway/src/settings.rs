@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use actix_web::http::StatusCode;
-use service::telemetry::Logs;
+use service::{health::Probe, telemetry::Logs};
 
 /// The body limit may be raised up to this, in bytes. It stays well below the largest gRPC message.
 const BODY_BYTES_CEILING: usize = 32 << 20;
@@ -131,6 +131,10 @@ impl service::settings::Settings for Settings {
     const BINARY: &'static str = "gateway";
     const ABOUT: &'static str = "OpenAI-compatible HTTP in front of the engine.";
 
+    fn probe(&self) -> Probe {
+        Probe::Http { listen: self.listen, path: "/health" }
+    }
+
     fn check(&self) -> Result<(), String> {
         if self.engine.is_empty() || self.engine.iter().any(|address| address.trim().is_empty()) {
             return Err("engine: at least one address, and none empty".into());
@@ -173,6 +177,7 @@ mod tests {
         match read::<Settings>(args, &BTreeMap::new()) {
             Ok(Request::Run(settings)) => Ok(settings),
             Ok(Request::Print(text)) => Err(text),
+            Ok(Request::Healthcheck(probe)) => Err(format!("{probe:?}")),
             Err(error) => Err(error.to_string()),
         }
     }

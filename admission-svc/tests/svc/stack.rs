@@ -27,6 +27,7 @@ impl Stack {
         let settings = match read::<Settings>(args.map(Into::into), &Default::default()) {
             Ok(Request::Run(settings)) => settings,
             Ok(Request::Print(text)) => panic!("{text}"),
+            Ok(Request::Healthcheck(probe)) => panic!("{probe:?}"),
             Err(error) => panic!("{error}"),
         };
         let listener = service::net::bind(([127, 0, 0, 1], 0).into()).expect("a free port");

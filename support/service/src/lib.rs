@@ -3,10 +3,11 @@
 //!
 //! A service reads its settings once ([`settings::load`]), installs logs and metrics
 //! ([`telemetry`]), binds its addresses before it does anything slow ([`net::bind`]), serves, and
-//! drains when [`signal::shutdown`] returns.
+//! drains when [`signal::shutdown`] returns. [`health`] asks a running one how it is.
 
 pub mod clock;
 pub mod grpc;
+pub mod health;
 pub mod net;
 pub mod settings;
 pub mod signal;

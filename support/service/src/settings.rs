@@ -16,6 +16,8 @@ use std::{
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, error::ErrorKind};
 use serde::Serialize;
 
+use crate::health::Probe;
+
 /// Sections that the file may have; each service reads its own.
 const SECTIONS: [&str; 4] = ["gateway", "admission", "engine", "loadgen"];
 const CONFIG_VAR: &str = "CADENCE_CONFIG";
@@ -29,6 +31,9 @@ pub trait Settings: Args + Serialize {
     const BINARY: &'static str;
     /// What `--help` says first.
     const ABOUT: &'static str;
+
+    /// How a process with these settings is asked for its health.
+    fn probe(&self) -> Probe;
 
     /// Checks what no single value shows.
     ///
@@ -83,10 +88,12 @@ pub enum Request<S> {
     Run(S),
     /// Print these, as TOML, and end.
     Print(String),
+    /// Ask the process that serves with these for its health, and end.
+    Healthcheck(Probe),
 }
 
 /// Reads the settings of this process, or ends it: with 0 after `--help`, `--version` and
-/// `--print-config`, with 2 and one clear message after a mistake.
+/// `--print-config`, with 0 or 1 after `--healthcheck`, with 2 and one clear message after a mistake.
 ///
 /// # Errors
 /// The exit code to end the process with.
@@ -101,6 +108,13 @@ pub fn load<S: Settings>() -> Result<S, ExitCode> {
             let _ = io::stdout().write_all(text.as_bytes());
             Err(ExitCode::SUCCESS)
         }
+        Ok(Request::Healthcheck(probe)) => Err(match probe.run() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                let _ = writeln!(io::stderr(), "{}: not healthy: {error:#}", S::BINARY);
+                ExitCode::FAILURE
+            }
+        }),
         Err(SettingsError::CommandLine(error)) => {
             let _ = error.print();
             Err(ExitCode::from(u8::from(error.use_stderr()) * 2))
@@ -137,6 +151,9 @@ pub fn read<S: Settings>(
     if matches.get_flag("print_config") {
         return Ok(Request::Print(print(&settings)?));
     }
+    if matches.get_flag("healthcheck") {
+        return Ok(Request::Healthcheck(settings.probe()));
+    }
     settings.check().map_err(SettingsError::Conflict)?;
     Ok(Request::Run(settings))
 }
@@ -171,6 +188,12 @@ fn command<S: Settings>() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("Print the settings in force as TOML, and end"),
         )
+        .arg(
+            Arg::new("healthcheck")
+                .long("healthcheck")
+                .action(ArgAction::SetTrue)
+                .help("Ask the process that serves with these settings for its health, and end"),
+        )
 }
 
 fn var_prefix<S: Settings>() -> String {
@@ -185,7 +208,7 @@ fn config_path(bare: &Command, args: &[OsString]) -> Option<PathBuf> {
 }
 
 fn keys(command: &Command) -> impl Iterator<Item = &str> {
-    let meta = ["config", "print_config", "help", "version"];
+    let meta = ["config", "print_config", "healthcheck", "help", "version"];
     command.get_arguments().map(|arg| arg.get_id().as_str()).filter(move |id| !meta.contains(id))
 }
 
@@ -311,6 +334,11 @@ mod tests {
         const BINARY: &'static str = "sample";
         const ABOUT: &'static str = "A sample.";
 
+        fn probe(&self) -> Probe {
+            let port = u16::try_from(self.depth).expect("a small number");
+            Probe::Http { listen: ([127, 0, 0, 1], port).into(), path: "/" }
+        }
+
         fn check(&self) -> Result<(), String> {
             if self.depth > 100 { Err("depth: at most 100".into()) } else { Ok(()) }
         }
@@ -327,6 +355,7 @@ mod tests {
         match read::<Sample>(args, &vars) {
             Ok(Request::Run(sample)) => Ok(sample),
             Ok(Request::Print(text)) => Err(text),
+            Ok(Request::Healthcheck(probe)) => Err(format!("{probe:?}")),
             Err(error) => {
                 Err(error.to_string().replace(&path.display().to_string(), "cadence.toml"))
             }
@@ -391,5 +420,11 @@ mod tests {
         let text = try_read("", &[], &["--depth", "9", "--print-config"]).expect_err("printed");
         assert_eq!(text, "[engine]\ndepth = 9\nnames = [\"a\"]\n");
         assert_eq!(try_read(&text, &[], &[]).map(|it| it.depth), Ok(9));
+    }
+
+    #[test]
+    fn a_healthcheck_asks_where_the_settings_say() {
+        let asked = try_read("[engine]\ndepth = 6", &[], &["--healthcheck"]).expect_err("a probe");
+        assert!(asked.contains("127.0.0.1:6"), "{asked}");
     }
 }
