@@ -1,0 +1,73 @@
+# shellcheck shell=bash
+# The images under test. Binaries are built on this machine and copied in: that is what fits into the time
+# of a test. So the images must stand on this machine's own release of Debian or Ubuntu.
+
+IMAGES=(gateway admission-svc engine-worker balancer)
+BINARIES=(gateway admission-svc engine-worker)
+
+# The image that everything stands on: there already, from a registry, or made from Debian's packages.
+base_image() {
+    local ID=unknown VERSION_ID="" VERSION_CODENAME=""
+    # shellcheck source=/dev/null
+    . /etc/os-release
+    case $ID in
+    debian) BASE_IMAGE=debian:$VERSION_CODENAME-slim ;;
+    ubuntu) BASE_IMAGE=ubuntu:$VERSION_ID ;;
+    *) skip "the images need Debian or Ubuntu, like the machine that builds the binaries; this is $ID" ;;
+    esac
+    docker image inspect "$BASE_IMAGE" >/dev/null 2>&1 && return
+    timeout 120 docker pull -q "$BASE_IMAGE" >/dev/null 2>&1 && return
+    if [ "$ID" != debian ] || ! has debootstrap || [ "$(id -u)" != 0 ]; then
+        skip "$BASE_IMAGE cannot be pulled, and making it takes Debian, debootstrap and root"
+    fi
+    say "no registry has $BASE_IMAGE for us: making it with debootstrap"
+    debootstrap --variant=minbase "$VERSION_CODENAME" "$WORK/root" >"$WORK/debootstrap.log" 2>&1 ||
+        { tail -5 "$WORK/debootstrap.log"; fail "debootstrap failed"; }
+    # Where packages come from, and whom to trust, as on this machine.
+    cp -RL /etc/apt/. "$WORK/root/etc/apt"
+    [ ! -e /etc/ssl/certs/ca-certificates.crt ] ||
+        install -D /etc/ssl/certs/ca-certificates.crt "$WORK/root/etc/ssl/certs/ca-certificates.crt"
+    rm -rf "$WORK/root/var/cache/apt/archives" "$WORK/root/var/lib/apt/lists"
+    tar -C "$WORK/root" --numeric-owner -c . | docker import -c 'CMD ["bash"]' - "$BASE_IMAGE" >/dev/null
+    rm -rf "$WORK/root"
+}
+
+# Builds the binaries once and the images around them. `test` keeps Docker's cache for the next time, the
+# project's own tag keeps another run of this test from changing what we run.
+build_images() {
+    local target=${CARGO_TARGET_DIR:-target} context=$WORK/context image
+    cargo build --release --locked --workspace --bins || fail "the binaries do not build"
+    mkdir -p "$context/bin"
+    cp -R deploy "$context"
+    for binary in "${BINARIES[@]}"; do
+        strip --strip-debug -o "$context/bin/$binary" "$target/release/$binary"
+        touch -d @0 "$context/bin/$binary"
+    done
+    for image in "${IMAGES[@]}"; do
+        DOCKER_BUILDKIT=$(has_buildkit && echo 1 || echo 0) docker build -q -f deploy/Dockerfile --target "$image" \
+            --build-arg "BASE_IMAGE=$BASE_IMAGE" --build-arg "BUILD_IMAGE=$BASE_IMAGE" --build-arg PREBUILT=bin \
+            -t "cadence/$image:test" -t "cadence/$image:$PROJECT" "$context" >"$WORK/build.log" 2>&1 ||
+            { tail -30 "$WORK/build.log"; fail "the image of $image does not build"; }
+    done
+}
+
+has_buildkit() { docker buildx version >/dev/null 2>&1; }
+
+remove_images() {
+    docker rmi "${IMAGES[@]/%/:$PROJECT}" >/dev/null 2>&1
+    docker image prune -f --filter label=cadence.prebuilt=bin >/dev/null 2>&1
+}
+
+# What every image promises: small, not root, told to stop without a shell in between, health known.
+check_images() {
+    local image format user entrypoint probed size
+    for image in "${IMAGES[@]}"; do
+        format='{{.Config.User}}|{{json .Config.Entrypoint}}|{{if .Config.Healthcheck}}probed{{end}}|{{.Size}}'
+        IFS='|' read -r user entrypoint probed size < <(docker image inspect -f "$format" "cadence/$image:$PROJECT")
+        printf '    %-14s %4d MB, user %s, entry point %s\n' "$image" $((size / 1000000)) "$user" "$entrypoint"
+        [ "$user" = 10001:10001 ] || bad "$image runs as ${user:-root}"
+        [[ $entrypoint == '["'* && $entrypoint != *'"/bin/sh"'* ]] || bad "$image starts through a shell"
+        [ "$probed" = probed ] || bad "$image has no health check"
+    done
+    printf '    %-14s %4d MB\n' "($BASE_IMAGE" "$(($(docker image inspect -f '{{.Size}}' "$BASE_IMAGE") / 1000000))"
+}
