@@ -31,7 +31,7 @@ export MODEL
 export CADENCE_CACHE := $(CACHE)
 
 .NOTPARALLEL:
-.PHONY: help run model test lint clean-run setup
+.PHONY: help run model test test-compose lint clean-run setup
 
 help: ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1: /p' Makefile
@@ -45,6 +45,9 @@ model: ## Fetch the default model
 
 test: setup model ## Run every test, on the default model too
 	CADENCE_TEST_MODEL="$(abspath $(MODEL_FILE))" cargo test --locked --workspace --no-fail-fast
+
+test-compose: setup model ## Try docker-compose.yml with a Docker engine
+	support/compose/test.sh "$(MODEL_FILE)"
 
 lint: setup ## Check format, lints, documentation, house rules, dependencies
 	@cargo clippy --version >/dev/null 2>&1 && cargo fmt --version >/dev/null 2>&1 || rustup component add clippy rustfmt

@@ -21,17 +21,28 @@ test_crashes() {
         esac
     done
     until_within 60 "all services healthy" all_healthy 6
+    until_within 10 "nothing is left over" is_idle
 }
 
-# A new container for every service, with a new address.
+# A new container for every service, with a new address. What is stopped for it lets a stream finish, if it is
+# not longer than that may take.
 test_replacements() {
     local service
     for service in "${SERVICES[@]}"; do
         stage "replace: $service"
+        find_url
+        ask open 1000 &
+        sleep 1
         up 3 --no-deps --force-recreate "$service"
         until_within 30 "an answer" answers
+        wait $!
+        case "$service $(verdict open)" in
+        "gateway told" | "engine-mock told" | "admission-svc whole" | "balancer whole") ;;
+        *) bad "the open stream: $(verdict open)" ;;
+        esac
     done
     until_within 60 "all services healthy" all_healthy 6
+    until_within 10 "nothing is left over" is_idle
 }
 
 # Everything is told to stop while streams are open that would go on for longer than they may.

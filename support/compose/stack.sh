@@ -60,15 +60,36 @@ all_healthy() {
     ! docker inspect -f '{{.State.Health.Status}}' $ids | grep -qv '^healthy$'
 }
 
-# Ends the first process of a container as a fault would. Docker's restart policy is to bring it back; after
-# `docker kill`, which only users without root are left with, it does not.
+# Ends the first process of one of the service's containers as a fault would, and waits until Docker has
+# brought it back. After `docker kill`, which is what users without root are left with, Docker does not.
 crash() {
     local id
     id=$(containers "$1" | head -1)
-    if kill -KILL "$(docker inspect -f '{{.State.Pid}}' "$id")" 2>/dev/null; then return; fi
-    docker kill "$id" >/dev/null
-    docker start "$id" >/dev/null
+    if kill -KILL "$(docker inspect -f '{{.State.Pid}}' "$id")" 2>/dev/null; then
+        until_within 30 "restarted" was_restarted "$id"
+    else
+        docker kill "$id" >/dev/null
+        docker start "$id" >/dev/null
+    fi
 }
+
+was_restarted() { [ "$(docker inspect -f '{{.RestartCount}} {{.State.Running}}' "$1")" = "1 true" ]; }
+
+# A gauge of a service's metrics, read from beside its container.
+gauge() {
+    local address
+    address=$(docker inspect -f '{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}' "$(containers "$1")")
+    curl -s --max-time 2 "http://$address:$2/metrics" | sed -n "s/^$3 //p"
+}
+
+# Whether nothing runs in the engine and nothing is on admission's books.
+is_idle() {
+    [ "$(gauge engine-mock 9051 cadence_engine_running) $(gauge engine-mock 9051 cadence_engine_waiting)" = "0 0" ] &&
+        [ "$(gauge engine-mock 9051 'cadence_engine_kv_blocks{state="held"}')" = 0 ] &&
+        [ "$(gauge admission-svc 9052 cadence_admission_in_system_requests)" = 0 ]
+}
+
+is_busy() { [ "$(gauge engine-mock 9051 cadence_engine_running)" -gt 0 ]; }
 
 # Memory and processor limits, and the rest that is promised about every container.
 check_containers() {

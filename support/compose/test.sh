@@ -62,6 +62,18 @@ test_streams() {
     wait
     say "  served by: $(gateways_of spread | tr '\n' ' ')"
     [ "$(gateways_of spread | wc -l)" = 3 ] || bad "not all gateways serve"
+    until_within 10 "nothing is left over" is_idle
+}
+
+# A client that leaves is noticed behind the balancer.
+test_leaving() {
+    local client
+    ask gone 2000 &
+    client=$!
+    until_within 10 "the engine is busy" is_busy
+    pkill -P "$client"
+    wait "$client"
+    until_within 10 "the engine is free again" is_idle
 }
 
 # More and fewer gateways while clients stream: nobody notices, but for an honest refusal.
@@ -77,6 +89,7 @@ test_scaling() {
     heard=$(end_load)
     say "  the clients heard:"
     echo "$heard"
+    cat "$WORK"/load.*.body | sed -n 's/^{"error":.*"code":"\([a-z_]*\)".*/\1/p' | sort | uniq -c
     ! grep -qvE '^ *[0-9]+ (whole|refused)$' <<<"$heard" || bad "a client lost an answer"
     grep -q whole <<<"$heard" || bad "nobody was served"
 }
@@ -93,6 +106,7 @@ test_model() {
     [ "$(verdict model)" = whole ] || bad "the model's answer: $(verdict model)"
     say "  on half a processor it said: $(sed -n 's/.*"content":"\([^"]*\)".*/\1/p' "$WORK/model.body" | tr -d '\n')"
     grep -q "\"model\":\"$(basename "$MODEL_FILE" .gguf)\"" "$WORK/model.body" || bad "the model has another name"
+    docker logs "$(containers engine-worker)" 2>&1 | grep -q 'threads=1$' || bad "llama.cpp has too many threads"
     check_containers
     say "  $(since "$begun") ms in all"
 }
@@ -127,6 +141,8 @@ find_url
 check_containers
 stage "streams"
 test_streams
+stage "a client leaves"
+test_leaving
 stage "1 -> 3 -> 1 gateways under load"
 test_scaling
 up 3 --no-recreate

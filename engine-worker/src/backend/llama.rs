@@ -19,6 +19,7 @@ pub(super) fn load(settings: &EngineSettings) -> anyhow::Result<Backend> {
         batch_tokens: settings.batch_tokens.max(sizes.slots),
         threads: threads(settings),
     };
+    tracing::info!(threads = options.threads, "llama.cpp may compute");
     Ok(Backend {
         name: "llama",
         tokenizer: model.clone(),
