@@ -20,6 +20,9 @@ checksum() {
 
 write_stamp() { printf '%s %s\n' "$sha256" "$(size_and_time "$file")" >"$stamp"; }
 
+# Docker makes an empty folder of a file that it is to mount and does not find.
+if [ -d "$file" ]; then rmdir "$file" || fail "$file is a folder"; fi
+
 if [ -f "$file" ]; then
     if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$sha256 $(size_and_time "$file")" ]; then exit 0; fi
     say "checking $file"

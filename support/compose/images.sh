@@ -3,7 +3,6 @@
 # of a test. So the images must stand on this machine's own release of Debian or Ubuntu.
 
 IMAGES=(gateway admission-svc engine-worker balancer)
-BINARIES=(gateway admission-svc engine-worker)
 
 # The image that everything stands on: there already, from a registry, or made from Debian's packages.
 base_image() {
@@ -32,21 +31,26 @@ base_image() {
     rm -rf "$WORK/root"
 }
 
-# Builds the binaries once and the images around them. `test` keeps Docker's cache for the next time, the
+# The binaries of the release, unless BINARIES names a folder that has others already.
+build_binaries() {
+    [ -z "${BINARIES:-}" ] || return 0
+    cargo build --release --locked --workspace --bins || fail "the binaries do not build"
+    BINARIES=${CARGO_TARGET_DIR:-target}/release
+}
+
+# Builds the images around the binaries. `test` keeps Docker's cache for the next time, the
 # project's own tag keeps another run of this test from changing what we run.
 build_images() {
-    local target=${CARGO_TARGET_DIR:-target} context=$WORK/context image
-    cargo build --release --locked --workspace --bins || fail "the binaries do not build"
+    local context=$WORK/context binary image
     mkdir -p "$context/bin"
     cp -R deploy "$context"
-    for binary in "${BINARIES[@]}"; do
-        strip --strip-debug -o "$context/bin/$binary" "$target/release/$binary"
-        touch -d @0 "$context/bin/$binary"
+    for binary in gateway admission-svc engine-worker; do
+        strip --strip-debug -o "$context/bin/$binary" "$BINARIES/$binary" || fail "no binary $BINARIES/$binary"
     done
     for image in "${IMAGES[@]}"; do
         DOCKER_BUILDKIT=$(has_buildkit && echo 1 || echo 0) docker build -q -f deploy/Dockerfile --target "$image" \
             --build-arg "BASE_IMAGE=$BASE_IMAGE" --build-arg "BUILD_IMAGE=$BASE_IMAGE" --build-arg PREBUILT=bin \
-            -t "cadence/$image:test" -t "cadence/$image:$PROJECT" "$context" >"$WORK/build.log" 2>&1 ||
+            -t "cadence-$image:test" -t "cadence-$image:$PROJECT" "$context" >"$WORK/build.log" 2>&1 ||
             { tail -30 "$WORK/build.log"; fail "the image of $image does not build"; }
     done
 }
@@ -54,7 +58,8 @@ build_images() {
 has_buildkit() { docker buildx version >/dev/null 2>&1; }
 
 remove_images() {
-    docker rmi "${IMAGES[@]/%/:$PROJECT}" >/dev/null 2>&1
+    local image
+    for image in "${IMAGES[@]}"; do docker rmi "cadence-$image:$PROJECT" >/dev/null 2>&1; done
     docker image prune -f --filter label=cadence.prebuilt=bin >/dev/null 2>&1
 }
 
@@ -63,7 +68,7 @@ check_images() {
     local image format user entrypoint probed size
     for image in "${IMAGES[@]}"; do
         format='{{.Config.User}}|{{json .Config.Entrypoint}}|{{if .Config.Healthcheck}}probed{{end}}|{{.Size}}'
-        IFS='|' read -r user entrypoint probed size < <(docker image inspect -f "$format" "cadence/$image:$PROJECT")
+        IFS='|' read -r user entrypoint probed size < <(docker image inspect -f "$format" "cadence-$image:$PROJECT")
         printf '    %-14s %4d MB, user %s, entry point %s\n' "$image" $((size / 1000000)) "$user" "$entrypoint"
         [ "$user" = 10001:10001 ] || bad "$image runs as ${user:-root}"
         [[ $entrypoint == '["'* && $entrypoint != *'"/bin/sh"'* ]] || bad "$image starts through a shell"

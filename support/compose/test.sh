@@ -114,7 +114,7 @@ test_model() {
 # An engine worker that runs on this machine, as on a Mac with Metal.
 test_host_engine() {
     local engine address
-    "${CARGO_TARGET_DIR:-target}/release/engine-worker" --backend mock --listen 0.0.0.0:0 --metrics-listen '' \
+    "$BINARIES/engine-worker" --backend mock --listen 0.0.0.0:0 --metrics-listen '' \
         >"$WORK/engine.log" 2>&1 &
     engine=$!
     until_within 20 "the engine listens" grep -q 'address=' "$WORK/engine.log"
@@ -130,6 +130,7 @@ docker info >/dev/null 2>&1 || skip "no Docker engine answers"
 find_compose
 stage "images"
 base_image
+build_binaries
 build_images
 check_images
 
