@@ -1,11 +1,12 @@
 # shellcheck shell=bash
 # Clients of the stack: curl, and a verdict on what it heard.
 
-# ask NAME TOKENS: one streamed answer of at most so many tokens. Leaves NAME.head, NAME.body and NAME.line
+# ask NAME TOKENS [SECONDS]: one streamed answer of at most so many tokens, for which the client waits at most
+# so long. Leaves NAME.head, NAME.body and NAME.line
 # (curl's exit code, HTTP status, seconds to the first byte, seconds in all) in the folder of the run.
 ask() {
     local into=$WORK/$1 line code=0
-    line=$(curl -sN --max-time 60 -D "$into.head" -o "$into.body" \
+    line=$(curl -sN --max-time "${3:-60}" -D "$into.head" -o "$into.body" \
         -w '%{http_code} %{time_starttransfer} %{time_total}' -H 'content-type: application/json' \
         -d '{"messages":[{"role":"user","content":"What color is the sky?"}],"stream":true,"max_tokens":'"$2"'}' \
         "$URL/v1/chat/completions") || code=$?

@@ -89,7 +89,7 @@ is_idle() {
         [ "$(gauge admission-svc 9052 cadence_admission_in_system_requests)" = 0 ]
 }
 
-is_busy() { [ "$(gauge engine-mock 9051 cadence_engine_running)" -gt 0 ]; }
+is_busy() { [ "$(gauge engine-mock 9051 cadence_engine_running)" = 1 ]; }
 
 # Memory and processor limits, and the rest that is promised about every container.
 check_containers() {

@@ -67,12 +67,9 @@ test_streams() {
 
 # A client that leaves is noticed behind the balancer.
 test_leaving() {
-    local client
-    ask gone 2000 &
-    client=$!
+    ask gone 2000 3 &
     until_within 10 "the engine is busy" is_busy
-    pkill -P "$client"
-    wait "$client"
+    wait $!
     until_within 10 "the engine is free again" is_idle
 }
 
