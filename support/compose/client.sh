@@ -2,8 +2,8 @@
 # Clients of the stack: curl, and a verdict on what it heard.
 
 # ask NAME TOKENS [SECONDS]: one streamed answer of at most so many tokens, for which the client waits at most
-# so long. Leaves NAME.head, NAME.body and NAME.line
-# (curl's exit code, HTTP status, seconds to the first byte, seconds in all) in the folder of the run.
+# so long. Leaves NAME.head, NAME.body and NAME.line (curl's exit code, HTTP status, seconds to the first byte,
+# seconds in all) in the folder of the run.
 ask() {
     local into=$WORK/$1 line code=0
     line=$(curl -sN --max-time "${3:-60}" -D "$into.head" -o "$into.body" \
