@@ -314,6 +314,7 @@ impl Engine for EngineService {
             running: snapshot.running,
             waiting: u32::try_from(snapshot.sequences.len()).unwrap_or(u32::MAX) - snapshot.running,
             kv: Some(wire::kv(&snapshot.kv)),
+            stuck: published.is_stuck(now),
         }))
     }
 }

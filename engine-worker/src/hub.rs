@@ -10,7 +10,7 @@ use std::{
 
 use sched::{Event, Snapshot};
 use tokio::sync::watch;
-use units::Micros;
+use units::{Micros, Span};
 
 /// One numbered event. Tokens are not recorded: they are the answer, not the life of a request.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,9 +25,29 @@ pub(crate) struct Record {
 pub(crate) struct Published {
     /// When, on the engine's clock. The loop is alive as of then.
     pub(crate) at: Micros,
+    /// The predicted time of the step that began then, if one did.
+    pub(crate) step: Span,
     /// The last record that the snapshot includes.
     pub(crate) record: u64,
     pub(crate) snapshot: Snapshot,
+}
+
+/// However short a step was predicted to be, the loop may be silent for this long. An oversubscribed
+/// machine makes steps of milliseconds take seconds.
+const SILENCE_MIN: Span = Span::from_secs(10);
+/// How many times its predicted duration a step may take.
+const OVERRUN_MAX: u64 = 20;
+
+impl Published {
+    /// Whether the loop is overdue at `now`: silent for far longer than its step was predicted to take.
+    pub(crate) fn is_stuck(&self, now: Micros) -> bool {
+        now.since(self.at) > silence_max(self.step)
+    }
+}
+
+/// How long the loop may be silent while it runs a step that was predicted to take `step`.
+fn silence_max(step: Span) -> Span {
+    Span(step.0.saturating_mul(OVERRUN_MAX)).max(SILENCE_MIN)
 }
 
 /// Where the step loop leaves what happened and watchers find it.
@@ -41,12 +61,13 @@ impl Hub {
     /// A hub with an idle engine's snapshot and room for `records` records.
     pub(crate) fn new(now: Micros, snapshot: Snapshot, records: usize) -> Self {
         let ring = Ring { records: VecDeque::new(), room: records.max(1), last: 0 };
-        let (latest, _) = watch::channel(Published { at: now, record: 0, snapshot });
+        let (latest, _) =
+            watch::channel(Published { at: now, step: Span::ZERO, record: 0, snapshot });
         Self { ring: Mutex::new(ring), latest }
     }
 
-    /// Takes what happened. Never waits for a watcher.
-    pub(crate) fn publish(&self, now: Micros, events: Vec<Event>, snapshot: Snapshot) {
+    /// Takes what happened, and how long the step that begins now should take. Never waits for a watcher.
+    pub(crate) fn publish(&self, now: Micros, step: Span, events: Vec<Event>, snapshot: Snapshot) {
         let record = {
             let mut ring = self.ring();
             for event in events.into_iter().filter(is_recorded) {
@@ -54,7 +75,7 @@ impl Hub {
             }
             ring.last
         };
-        self.latest.send_replace(Published { at: now, record, snapshot });
+        self.latest.send_replace(Published { at: now, step, record, snapshot });
     }
 
     /// Follows the latest snapshot.
@@ -125,6 +146,16 @@ mod tests {
     fn numbers(ring: &Ring, after: u64, most: usize) -> Option<Vec<u64>> {
         let records = ring.after(after, most)?;
         Some(records.iter().map(|record| record.number).collect())
+    }
+
+    #[test]
+    fn a_slow_step_is_not_stuck() {
+        for (step_ms, silence_max_s) in
+            [(0, 10), (5, 10), (500, 10), (3_000, 60), (u64::MAX, u64::MAX)]
+        {
+            let allowed = silence_max(Span::from_millis(step_ms));
+            assert_eq!(allowed, Span::from_secs(silence_max_s), "predicted {step_ms} ms");
+        }
     }
 
     #[test]

@@ -67,7 +67,7 @@ impl StepLoop {
     fn step(&mut self, engine: &mut dyn Engine) -> bool {
         let planned_at = self.clock.now();
         let plan = self.scheduler.plan_step(planned_at);
-        self.publish();
+        self.publish(plan.predicted);
         if plan.is_empty() {
             return false;
         }
@@ -86,7 +86,7 @@ impl StepLoop {
         }
         metrics::step(&plan, read_at.since(executed_at));
         self.scheduler.commit_step(self.clock.now(), plan, outcome);
-        self.publish();
+        self.publish(Span::ZERO);
         let whole = self.clock.now().since(planned_at);
         metrics::overhead(whole.saturating_sub(read_at.since(executed_at)));
         true
@@ -136,13 +136,14 @@ impl StepLoop {
         self.scheduler.on_command(self.clock.now(), command);
     }
 
-    fn publish(&mut self) {
+    /// Tells what happened, and the predicted time of the step that begins now.
+    fn publish(&mut self, step: Span) {
         let now = self.clock.now();
         let events = self.scheduler.drain_events();
         for event in &events {
             self.outlets.tell(event);
             metrics::event(event);
         }
-        self.hub.publish(now, events, self.scheduler.snapshot(now));
+        self.hub.publish(now, step, events, self.scheduler.snapshot(now));
     }
 }

@@ -23,8 +23,6 @@ use crate::{
 
 const PROBE_EVERY: Duration = Duration::from_millis(250);
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
-/// An engine thread that has been silent for this long is stuck.
-const HEARTBEAT_AGE_MAX: Span = Span::from_secs(2);
 /// `/ready` wants an answer that is not older than this.
 const FRESH: Span = Span::from_millis(1_500);
 
@@ -222,7 +220,7 @@ async fn probe_engine(health: &Health, index: usize, engine: &Engine, clock: Clo
 fn engine_state(info: &InfoResponse) -> State {
     if info.draining {
         State::Draining
-    } else if info.heartbeat_age_us >= HEARTBEAT_AGE_MAX.0 {
+    } else if info.stuck {
         State::Stuck
     } else {
         State::Up

@@ -42,10 +42,10 @@ async fn before_the_engine_answers_everything_is_503() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stuck_draining_or_silent_engine_is_not_ready() {
     let stack = Stack::start().await;
-    stack.engine.says(|info| info.heartbeat_age_us = 2_000_000);
+    stack.engine.says(|info| info.stuck = true);
     stack.wait_until(|body| body.contains(r#""state":"stuck""#)).await;
     assert_eq!(post(stack.address, chat("")).await.status, 503);
-    stack.engine.says(|info| (info.heartbeat_age_us, info.draining) = (0, true));
+    stack.engine.says(|info| (info.stuck, info.draining) = (false, true));
     stack.wait_until(|body| body.contains(r#""state":"draining""#)).await;
     assert_eq!(post(stack.address, chat("")).await.status, 503);
     stack.engine.says(|info| info.draining = false);
