@@ -83,7 +83,7 @@ impl App {
             EngineThread::start(backend, limits, clock).await?;
         let pantry = Arc::new(Mutex::new(pantry(&settings)));
         if let Some(listener) = metrics_listener {
-            serve_metrics(listener, hub.clone(), pantry.clone())?;
+            serve_metrics(listener, hub.clone(), pantry.clone(), clock)?;
         }
         let open = limits.slots as usize + limits.waiting as usize + GENERATE_MARGIN;
         let service = EngineService {
@@ -192,6 +192,7 @@ fn serve_metrics(
     listener: TcpListener,
     hub: Arc<Hub>,
     pantry: Arc<Mutex<Pantry>>,
+    clock: Clock,
 ) -> anyhow::Result<()> {
     let handle = telemetry::start_metrics()?;
     metrics::describe();
@@ -200,7 +201,8 @@ fn serve_metrics(
         let mut tick = tokio::time::interval(Duration::from_millis(500));
         loop {
             tick.tick().await;
-            let prepared = pantry.lock().unwrap_or_else(PoisonError::into_inner).len();
+            let now = clock.now();
+            let prepared = pantry.lock().unwrap_or_else(PoisonError::into_inner).len(now);
             metrics::gauges(&hub.latest(), prepared);
         }
     });

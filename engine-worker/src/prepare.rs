@@ -89,8 +89,9 @@ impl Pantry {
         self.remove(id)
     }
 
-    /// How many are kept.
-    pub(crate) fn len(&self) -> usize {
+    /// How many are kept at `now`.
+    pub(crate) fn len(&mut self, now: Micros) -> usize {
+        self.expire(now);
         self.kept.len()
     }
 
@@ -131,7 +132,15 @@ mod tests {
         assert_eq!(pantry.keep(Micros(0), RequestId(1), tokens(3)), Ok(()));
         assert_eq!(pantry.take(Micros(1), RequestId(1)), Some(tokens(3)));
         assert_eq!(pantry.take(Micros(1), RequestId(1)), None);
-        assert_eq!((pantry.len(), pantry.bytes), (0, 0));
+        assert_eq!((pantry.len(Micros(1)), pantry.bytes), (0, 0));
+    }
+
+    #[test]
+    fn what_has_expired_is_not_counted() {
+        let mut pantry = Pantry::new(LIMITS);
+        assert_eq!(pantry.keep(Micros(0), RequestId(1), tokens(3)), Ok(()));
+        assert_eq!(pantry.len(Micros(0)), 1);
+        assert_eq!(pantry.len(Micros(0) + LIMITS.hold), 0);
     }
 
     #[test]
@@ -144,9 +153,9 @@ mod tests {
         assert_eq!(pantry.keep(Micros(0), RequestId(3), tokens(3)), Ok(()));
         assert_eq!(pantry.take(Micros(0), RequestId(1)), None, "number: the oldest went");
         assert_eq!(pantry.keep(Micros(0), RequestId(4), tokens(24)), Ok(()));
-        assert_eq!((pantry.len(), pantry.bytes), (1, 96), "bytes: the others went");
+        assert_eq!((pantry.len(Micros(0)), pantry.bytes), (1, 96), "bytes: the others went");
         assert_eq!(pantry.take(late, RequestId(4)), None, "time");
-        assert_eq!((pantry.len(), pantry.bytes), (0, 0));
+        assert_eq!((pantry.len(late), pantry.bytes), (0, 0));
     }
 
     #[test]
