@@ -1,12 +1,12 @@
 //! The gateway: OpenAI-compatible HTTP in front of the engine.
 
-use std::{
-    io::{self, Write as _},
-    process::ExitCode,
-};
+use std::process::ExitCode;
 
 use gateway::{App, Settings};
-use service::{net, settings, signal, telemetry};
+use service::{
+    exit::{self, refused},
+    net, settings, signal, telemetry,
+};
 use tracing::info;
 
 fn main() -> ExitCode {
@@ -14,21 +14,14 @@ fn main() -> ExitCode {
         Ok(settings) => settings,
         Err(code) => return code,
     };
-    match serve(settings) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // Not through the log, which may be what could not be started.
-            let _ = writeln!(io::stderr(), "gateway: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit::code("gateway", serve(settings))
 }
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 1)]
 async fn serve(settings: Settings) -> anyhow::Result<()> {
-    telemetry::start_logs(&settings.logs)?;
-    let listener = net::bind(settings.listen)?;
-    let app = App::build(settings, listener, telemetry::start_metrics()?)?;
+    telemetry::start_logs(&settings.logs).map_err(refused)?;
+    let listener = net::bind(settings.listen).map_err(refused)?;
+    let app = App::build(settings, listener, telemetry::start_metrics()?).map_err(refused)?;
     info!(address = %app.address(), "listening");
     app.run(signal::shutdown()?).await?;
     info!("stopped");

@@ -16,7 +16,7 @@ use std::{
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, error::ErrorKind};
 use serde::Serialize;
 
-use crate::health::Probe;
+use crate::{exit::REFUSED, health::Probe};
 
 /// Sections that the file may have; each service reads its own.
 const SECTIONS: [&str; 4] = ["gateway", "admission", "engine", "loadgen"];
@@ -93,7 +93,8 @@ pub enum Request<S> {
 }
 
 /// Reads the settings of this process, or ends it: with 0 after `--help`, `--version` and
-/// `--print-config`, with 0 or 1 after `--healthcheck`, with 2 and one clear message after a mistake.
+/// `--print-config`, with 0 or 1 after `--healthcheck`, with [`REFUSED`] and one clear message after a
+/// mistake.
 ///
 /// # Errors
 /// The exit code to end the process with.
@@ -117,11 +118,11 @@ pub fn load<S: Settings>() -> Result<S, ExitCode> {
         }),
         Err(SettingsError::CommandLine(error)) => {
             let _ = error.print();
-            Err(ExitCode::from(u8::from(error.use_stderr()) * 2))
+            Err(ExitCode::from(if error.use_stderr() { REFUSED } else { 0 }))
         }
         Err(error) => {
             let _ = writeln!(io::stderr(), "{}: {error}", S::BINARY);
-            Err(ExitCode::from(2))
+            Err(ExitCode::from(REFUSED))
         }
     }
 }
@@ -227,8 +228,7 @@ impl Layer {
         let refuse = |reason| SettingsError::File { path: path.into(), reason };
         let place = path.display().to_string();
         let text = fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
-        let file: toml::Table =
-            text.parse().map_err(|error: toml::de::Error| refuse(error.to_string()))?;
+        let file: toml::Table = text.parse().map_err(|error| refuse(not_toml(&text, &error)))?;
         if let Some(key) = file.keys().find(|key| !SECTIONS.contains(&key.as_str())) {
             return Err(unknown(place, key, SECTIONS.into_iter()));
         }
@@ -289,6 +289,13 @@ impl Layer {
         let reason = line.strip_prefix("error: ").unwrap_or(line).to_owned();
         Err(SettingsError::Value { place: self.place.clone(), reason })
     }
+}
+
+/// One line on what TOML does not allow, and where.
+fn not_toml(text: &str, error: &toml::de::Error) -> String {
+    let start = error.span().map_or(0, |span| span.start);
+    let line = text.get(..start).unwrap_or_default().matches('\n').count() + 1;
+    format!("line {line}: {}", error.message().replace('\n', ", "))
 }
 
 /// A plain TOML value as the words of a command line.
@@ -402,7 +409,7 @@ mod tests {
             &[],
             "cadence.toml: invalid value 'x' for '--depth <DEPTH>'",
         );
-        says("depth", &[], &[], "cadence.toml: ");
+        says("\n[engine]\ndepth", &[], &[], "cadence.toml: line 3: ");
         says(
             "",
             &[("CADENCE_ENGINE_DEPT", "6")],
