@@ -25,18 +25,21 @@ ifeq ($(shell uname -s),Darwin)
 FEATURES := --features engine-worker/metal
 endif
 
+# How long `make fuzz` gives each of its tests.
+SECONDS ?= 300
+
 # Where Rust's installer puts cargo, in case this shell does not know yet.
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
-export MODEL
+export MODEL PORT BACKEND
 export CADENCE_CACHE := $(CACHE)
 
 .NOTPARALLEL:
-.PHONY: help run model test test-compose lint clean-run setup
+.PHONY: help run model test test-compose fuzz lint clean-run setup check-run
 
 help: ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1: /p' Makefile
 
-run: setup ## Serve: MODEL=file.gguf, PORT=8000, BACKEND=mock
+run: check-run setup ## Serve: MODEL=file.gguf, PORT=8000, BACKEND=mock
 	@cargo build --release --locked --workspace --bins $(FEATURES)
 	@exec "$(TARGET)/release/up" --port "$(PORT)" $(if $(BACKEND),--backend "$(BACKEND)") $(UP_MODEL)
 
@@ -49,6 +52,9 @@ test: setup model ## Run every test, on the default model too
 test-compose: setup model ## Try docker-compose.yml with a Docker engine
 	support/compose/test.sh "$(MODEL_FILE)"
 
+fuzz: setup ## Run every fuzz test for SECONDS=300 each
+	CADENCE_FUZZ_SECS="$(SECONDS)" cargo test --locked --workspace --lib --bins --tests --no-fail-fast fuzz -- --test-threads=1
+
 lint: setup ## Check format, lints, documentation, house rules, dependencies
 	@cargo clippy --version >/dev/null 2>&1 && cargo fmt --version >/dev/null 2>&1 || rustup component add clippy rustfmt
 	cargo fmt --all --check
@@ -58,8 +64,14 @@ lint: setup ## Check format, lints, documentation, house rules, dependencies
 	support/deny.sh
 
 clean-run: ## Delete the logs and process ids of past runs
-	@! kill -0 "$$(cat .run/up.pid 2>/dev/null)" 2>/dev/null || { echo "cadence: still running; stop it with Ctrl-C there"; exit 1; }
-	@rm -rf .run
+	@for pid in .run*/up.pid; do \
+		! kill -0 "$$(cat "$$pid" 2>/dev/null)" 2>/dev/null || { echo "cadence: still running; stop it with Ctrl-C there"; exit 1; }; \
+	done
+	@rm -rf .run .run-*
+
+# Before anything is installed, fetched or built: that takes minutes.
+check-run:
+	@support/check-run.sh
 
 setup:
 	@support/setup.sh

@@ -34,7 +34,7 @@ impl<'a> Child<'a> {
     /// The program cannot be run, or its id not be noted.
     pub(crate) fn start(spec: &'a Spec, run_dir: &'a Path, log: File) -> anyhow::Result<Self> {
         let process = Command::new(&spec.program)
-            .args(&spec.args)
+            .args(spec.args())
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)

@@ -9,6 +9,7 @@ mod child;
 mod console;
 mod log;
 mod options;
+mod overruled;
 mod policy;
 mod preflight;
 mod ready;

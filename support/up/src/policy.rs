@@ -8,8 +8,10 @@ const DELAY_MAX: Duration = Duration::from_secs(5);
 const HEALTHY_AFTER: Duration = Duration::from_secs(30);
 /// A process that dies sooner never began its work.
 const AT_ONCE: Duration = Duration::from_secs(5);
-/// The services' exit code for a configuration that they refuse.
-const REFUSED_CONFIG: i32 = 2;
+/// The services' exit code when they cannot run as they are configured: bad settings, a broken model, a
+/// busy address.
+const REFUSED: i32 = 78;
+/// Refusals in a row after which even a configuration that worked before is given up.
 const REFUSALS_MAX: u32 = 3;
 const FAILED_STARTS_MAX: u32 = 5;
 
@@ -53,11 +55,12 @@ impl Restarts {
             *self = Self::new();
         }
         self.deaths += 1;
-        let refused = death.code == Some(REFUSED_CONFIG) && death.lived < AT_ONCE;
+        let refused = death.code == Some(REFUSED) && death.lived < AT_ONCE;
         self.refusals = if refused { self.refusals + 1 } else { 0 };
 
-        let never_started = !death.was_ready && self.deaths >= FAILED_STARTS_MAX;
-        if self.refusals >= REFUSALS_MAX || never_started {
+        let (refusals_max, deaths_max) =
+            if death.was_ready { (REFUSALS_MAX, u32::MAX) } else { (1, FAILED_STARTS_MAX) };
+        if self.refusals >= refusals_max || self.deaths >= deaths_max {
             return Verdict::GiveUp;
         }
         let after = self.delay;
@@ -71,7 +74,7 @@ mod tests {
     use super::*;
 
     const CRASH: Death = Death { lived: Duration::from_secs(1), code: None, was_ready: true };
-    const REFUSAL: Death = Death { code: Some(REFUSED_CONFIG), ..CRASH };
+    const REFUSAL: Death = Death { code: Some(REFUSED), ..CRASH };
 
     fn restart(millis: u64) -> Verdict {
         Verdict::Restart { after: Duration::from_millis(millis) }
@@ -95,7 +98,13 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_that_is_refused_again_and_again_stays_bad() {
+    fn a_configuration_that_is_refused_at_the_start_is_not_tried_again() {
+        let death = Death { was_ready: false, ..REFUSAL };
+        assert_eq!(Restarts::new().died(death), Verdict::GiveUp);
+    }
+
+    #[test]
+    fn one_that_worked_before_has_to_be_refused_again_and_again() {
         let mut restarts = Restarts::new();
         assert_eq!(restarts.died(REFUSAL), restart(100));
         assert_eq!(restarts.died(REFUSAL), restart(200));

@@ -1,9 +1,10 @@
 //! What must hold before anything starts: each failure is one line that says what to do.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File, TryLockError},
     io,
-    net::TcpListener,
+    net::{SocketAddr, TcpListener},
     path::{Path, PathBuf},
 };
 
@@ -68,11 +69,21 @@ pub(crate) fn check(options: &Options, specs: &[Spec]) -> anyhow::Result<()> {
             anyhow::ensure!(data.is_file(), "the {what} {} is not a file", file.display());
         }
     }
-    specs.iter().try_for_each(|spec| check_address(spec, &options.run_dir))
+    let mut taken = BTreeMap::new();
+    let run_dir = options.run_dir();
+    for spec in specs {
+        let name = spec.name;
+        for address in spec.addresses() {
+            if let Some(other) = taken.insert(address, name) {
+                bail!("{other} and {name} cannot share the address {address}: move one of them");
+            }
+            check_address(name, address, &run_dir)?;
+        }
+    }
+    Ok(())
 }
 
-fn check_address(spec: &Spec, run_dir: &Path) -> anyhow::Result<()> {
-    let Spec { name, address, .. } = spec;
+fn check_address(name: &str, address: SocketAddr, run_dir: &Path) -> anyhow::Result<()> {
     let Err(error) = TcpListener::bind(address) else { return Ok(()) };
     if error.kind() != io::ErrorKind::AddrInUse {
         bail!("{name} cannot listen on {address}: {error}");

@@ -19,7 +19,7 @@ use tokio::{
 use crate::{
     console::Console,
     options::Options,
-    preflight, ready,
+    overruled, preflight, ready,
     service::{Order, Service},
     signals::Signals,
     stack::{self, Spec},
@@ -32,10 +32,13 @@ use crate::{
 pub(crate) async fn run(options: Options, console: Console) -> anyhow::Result<()> {
     let mut signals = Signals::new().context("cannot listen for signals")?;
     let specs = stack::specs(&options, &bin_dir(&options)?);
-    let _claim = preflight::Claim::take(&options.run_dir)?;
+    let run_dir = options.run_dir();
+    let _claim = preflight::Claim::take(&run_dir)?;
     preflight::check(&options, &specs)?;
+    let overruled = overruled::find(&options, &specs, |var| std::env::var(var).ok())?;
+    overruled.iter().for_each(|line| console.line(line));
 
-    console.line(&format!("logs are in {}", options.run_dir.display()));
+    console.line(&format!("logs are in {}", run_dir.display()));
     let mut stack = Stack::start(&specs, &options, &console);
     let outcome = stack.serve(&specs, &console, &mut signals).await;
     stack.stop(&mut signals).await;
@@ -67,7 +70,7 @@ impl Stack {
             let (order, orders) = watch::channel(Order::Run);
             let service = Service {
                 spec: spec.clone(),
-                run_dir: options.run_dir.clone(),
+                run_dir: options.run_dir(),
                 console: console.clone(),
                 was_ready: was_ready.clone(),
                 orders,

@@ -65,16 +65,16 @@ fn one_that_is_killed_comes_back_and_the_others_never_notice() {
 #[test]
 fn one_that_refuses_its_configuration_ends_all_with_its_last_words() {
     let stage = Stage::new();
-    stage.program("engine-worker", "echo 'unknown key \"modle\"' >&2\nexit 2\n");
+    stage.program("engine-worker", "echo 'unknown key \"modle\"' >&2\nexit 78\n");
     let (status, output) = stage.up(&[]).end();
     assert_eq!(status.code(), Some(1), "{output}");
     assert!(
         output.contains(
-            "engine-worker cannot run (exit code 2); its last lines:\n  unknown key \"modle\""
+            "engine-worker cannot run (exit code 78); its last lines:\n  unknown key \"modle\""
         ),
         "{output}"
     );
-    assert_eq!(output.matches("engine-worker started").count(), 3, "{output}");
+    assert_eq!(output.matches("engine-worker started").count(), 1, "{output}");
     assert_eq!(stage.pid_files(), [""; 0]);
 }
 
@@ -99,6 +99,41 @@ fn a_busy_port_is_named_before_anything_starts() {
     );
     assert_eq!(output, wanted);
     assert_eq!(stage.events(), [""; 0]);
+}
+
+#[test]
+fn a_busy_metrics_port_is_named_too() {
+    let stage = Stage::new();
+    for port in stage.metrics_ports() {
+        let _other = TcpListener::bind(("127.0.0.1", *port)).expect("a free port");
+        let (status, output) = stage.up(&[]).end();
+        assert_eq!(status.code(), Some(1));
+        assert!(output.starts_with(&format!("cadence: address 127.0.0.1:{port} of ")), "{output}");
+    }
+    assert_eq!(stage.events(), [""; 0]);
+}
+
+#[test]
+fn two_of_the_three_cannot_share_a_port() {
+    let stage = Stage::new();
+    let port = stage.port("gateway");
+    let (status, output) = stage.up(&["--admission-metrics-port", &port.to_string()]).end();
+    assert_eq!(status.code(), Some(1));
+    let wanted = format!(
+        "cadence: admission-svc and gateway cannot share the address 127.0.0.1:{port}: move one of \
+         them\n"
+    );
+    assert_eq!(output, wanted);
+}
+
+#[test]
+fn a_setting_that_a_flag_overrules_is_told() {
+    let stage = Stage::new();
+    let config = stage.path().join("c.toml");
+    fs::write(&config, "[gateway]\nlisten = '0.0.0.0:8000'\n").expect("a file");
+    let up = stage.up(&["--config", &config.display().to_string()]);
+    up.wait_for("gateway.listen of ");
+    up.wait_for(&format!("does not count here: it is 127.0.0.1:{}", stage.port("gateway")));
 }
 
 #[test]

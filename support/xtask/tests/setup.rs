@@ -170,6 +170,34 @@ fn an_installer_that_fails_or_does_nothing_is_an_error() {
     says("true", "cadence: the installer of Rust left no cargo in ");
 }
 
+#[test]
+fn what_make_run_is_told_is_checked_first() {
+    let machine = Machine::new();
+    fs::write(machine.path().join("m.gguf"), "model").expect("written");
+    let check = |vars: &[(&str, &str)]| machine.run("check-run.sh", &[], vars);
+    for vars in [
+        &[][..],
+        &[("PORT", ""), ("MODEL", ""), ("BACKEND", "")],
+        &[("PORT", "65535"), ("MODEL", "m.gguf")],
+        &[("BACKEND", "llama"), ("MODEL", "m.gguf")],
+        &[("BACKEND", "mock"), ("MODEL", "no.gguf")],
+    ] {
+        assert_eq!(check(vars), (true, String::new()), "{vars:?}");
+    }
+    for (vars, wanted) in [
+        (("PORT", "0"), "PORT=0 is not a port: 1 to 65535"),
+        (("PORT", "65536"), "PORT=65536 is not a port: 1 to 65535"),
+        (("PORT", "99999999999999999999"), "PORT=99999999999999999999 is not a port: 1 to 65535"),
+        (("PORT", "-1"), "PORT=-1 is not a port: 1 to 65535"),
+        (("PORT", "80a"), "PORT=80a is not a port: 1 to 65535"),
+        (("BACKEND", "cuda"), "BACKEND=cuda is not a backend: llama or mock"),
+        (("MODEL", "no.gguf"), "MODEL=no.gguf does not exist"),
+        (("MODEL", "."), "MODEL=. is not a file"),
+    ] {
+        assert_eq!(check(&[vars]), (false, format!("cadence: {wanted}\n")));
+    }
+}
+
 /// A machine whose pip serves a package with `content` as its model.
 fn machine_with_pip(content: &str) -> Machine {
     let machine = Machine::new();

@@ -31,13 +31,14 @@ pub(crate) const NAMES: [&str; 3] = ["engine-worker", "admission-svc", "gateway"
 /// A folder with three programs, and ports for them.
 pub(crate) struct Stage {
     dir: tempfile::TempDir,
-    ports: [u16; 3],
+    /// Of the three, and of the metrics of engine and admission.
+    ports: [u16; 5],
 }
 
 impl Stage {
     /// All three obey.
     pub(crate) fn new() -> Self {
-        let listeners = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
+        let listeners = [(); 5].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
         let ports = listeners.map(|it| it.local_addr().expect("an address").port());
         let stage = Self { dir: tempfile::tempdir().expect("a folder"), ports };
         fs::create_dir(stage.dir.path().join("bin")).expect("a folder");
@@ -62,9 +63,12 @@ impl Stage {
 
     /// Starts `up`.
     pub(crate) fn up(&self, args: &[&str]) -> Up {
-        let [engine, admission, gateway] = self.ports.map(|port| port.to_string());
+        let flags = ["--engine-port", "--admission-port", "--port"];
+        let flags = flags.iter().chain(&["--engine-metrics-port", "--admission-metrics-port"]);
+        let ports = self.ports.map(|port| port.to_string());
         let mut process = Command::new(env!("CARGO_BIN_EXE_up"))
-            .args(["--engine-port", &engine, "--admission-port", &admission, "--port", &gateway])
+            .args(flags.zip(&ports).flat_map(|(flag, port)| [flag, port.as_str()]))
+            .env_remove("CADENCE_CONFIG")
             .arg("--bin-dir")
             .arg(self.dir.path().join("bin"))
             .arg("--run-dir")
@@ -86,8 +90,8 @@ impl Stage {
 
     /// Listens for the three, and answers the gateway's HTTP as a ready one does.
     pub(crate) fn answer(&self) -> [TcpListener; 2] {
-        let [engine, admission, gateway] = self
-            .ports
+        let [engine, admission, gateway] = NAMES
+            .map(|name| self.port(name))
             .map(|port| TcpListener::bind(("127.0.0.1", port)).expect("the port is free"));
         thread::spawn(move || {
             for stream in gateway.incoming().map_while(Result::ok) {
@@ -139,6 +143,11 @@ impl Stage {
     pub(crate) fn port(&self, name: &str) -> u16 {
         let index = NAMES.iter().position(|it| *it == name).expect("one of the three");
         self.ports[index]
+    }
+
+    /// Where the metrics of engine and admission are.
+    pub(crate) fn metrics_ports(&self) -> &[u16] {
+        &self.ports[NAMES.len()..]
     }
 
     /// Names of the pid files there are.
