@@ -35,6 +35,8 @@ pub struct Answer {
     pub retry_after: Option<u64>,
     /// The `x-slo-tier` header.
     pub tier: Option<String>,
+    /// The answer's wall-clock time, in Unix seconds.
+    pub created: Option<u64>,
     /// The `x-request-id` header.
     pub request_id: Option<String>,
     /// From sending to the first text.
@@ -44,6 +46,19 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// Whether it was refused as clients understand it: with a reason and a time to come back.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        let told = self.retry_after.is_some_and(|secs| (1..=59).contains(&secs));
+        self.status == 503 && self.error.is_some() && told
+    }
+
+    /// Whether it began and then failed as clients understand it: an error in band, and no clean end.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.status == 200 && self.error.is_some() && self.finish.is_none() && !self.done
+    }
+
     /// Whether a whole answer arrived.
     #[must_use]
     pub fn is_complete(&self) -> bool {
@@ -124,6 +139,7 @@ impl Answer {
     fn whole(&mut self, body: &Value) {
         self.error = body.get("error").cloned();
         self.usage = body.get("usage").cloned();
+        self.created = body["created"].as_u64();
         let choice = &body["choices"][0];
         self.text = choice["message"]["content"].as_str().unwrap_or_default().into();
         self.finish = choice["finish_reason"].as_str().map(Into::into);
@@ -157,6 +173,7 @@ impl Answer {
             self.error = Some(error.clone());
             return;
         }
+        self.created = chunk["created"].as_u64();
         if let Some(usage) = chunk.get("usage").filter(|usage| usage.is_object()) {
             self.usage = Some(usage.clone());
         }

@@ -1,12 +1,22 @@
 //! The whole stack as its users run it: real processes on loopback, real HTTP.
 //!
 //! [`Stack::start`] -> requests, faults -> dropped. The binaries are those that `cargo build` left
-//! beside the tests. Every process ends with its stack, whatever the test does.
+//! beside the tests. Every process ends with its stack, whatever the test does. Processes may be
+//! killed, stopped and started again ([`Process`]), their connections cut ([`Link`]), and what they
+//! hold afterwards compared with what they held before ([`Gauges`]).
 
 mod chat;
+mod gauges;
+mod limits;
+mod link;
 mod process;
+mod spec;
 mod stack;
 
 pub use chat::{Answer, Chat};
-pub use process::{Process, processor_time};
-pub use stack::{Spec, Stack, eventually};
+pub use gauges::{Gauges, LeftOver};
+pub use limits::allow_open_files;
+pub use link::{Link, Weather};
+pub use process::{Conditions, Process, processor_time};
+pub use spec::Spec;
+pub use stack::{Links, Stack, eventually, free_ports};

@@ -12,11 +12,19 @@ use nix::{
     unistd::Pid,
 };
 
+/// What a process is started with besides its arguments.
+#[derive(Clone, Debug, Default)]
+pub struct Conditions {
+    /// Further environment variables.
+    pub vars: Vec<(String, String)>,
+}
+
 /// A running binary of the workspace. Killed when dropped.
 #[derive(Debug)]
 pub struct Process {
     name: String,
     args: Vec<String>,
+    conditions: Conditions,
     log: PathBuf,
     child: Child,
 }
@@ -28,15 +36,30 @@ impl Process {
     /// The binary has not been built.
     #[must_use]
     pub fn start(name: &str, label: &str, args: &[String], dir: &Path) -> Self {
+        Self::start_under(Conditions::default(), name, label, args, dir)
+    }
+
+    /// Starts a binary as [`start`](Self::start) does, under conditions.
+    ///
+    /// # Panics
+    /// The binary has not been built.
+    #[must_use]
+    pub fn start_under(
+        conditions: Conditions,
+        name: &str,
+        label: &str,
+        args: &[String],
+        dir: &Path,
+    ) -> Self {
         let log = dir.join(format!("{label}.log"));
-        let child = spawn(name, args, &log);
-        Self { name: name.into(), args: args.to_vec(), log, child }
+        let child = spawn(name, args, &conditions, &log);
+        Self { name: name.into(), args: args.to_vec(), conditions, log, child }
     }
 
     /// Starts it again after it was killed.
     pub fn restart(&mut self) {
         self.kill();
-        self.child = spawn(&self.name, &self.args, &self.log);
+        self.child = spawn(&self.name, &self.args, &self.conditions, &self.log);
     }
 
     /// `kill -9`, and waits until it is gone.
@@ -51,7 +74,7 @@ impl Process {
     /// # Panics
     /// The process is gone.
     pub fn kill_now(&self) {
-        kill(self.pid(), Signal::SIGKILL).expect("the process is there");
+        self.signal(Signal::SIGKILL);
     }
 
     /// Sends SIGTERM.
@@ -59,7 +82,31 @@ impl Process {
     /// # Panics
     /// The process is gone.
     pub fn terminate(&self) {
-        kill(self.pid(), Signal::SIGTERM).expect("the process is there");
+        self.signal(Signal::SIGTERM);
+    }
+
+    /// Sends SIGSTOP: it stands still, and its connections stay open.
+    ///
+    /// # Panics
+    /// The process is gone.
+    pub fn freeze(&self) {
+        self.signal(Signal::SIGSTOP);
+    }
+
+    /// Sends SIGCONT: it goes on, and knows nothing of the time between.
+    ///
+    /// # Panics
+    /// The process is gone.
+    pub fn thaw(&self) {
+        self.signal(Signal::SIGCONT);
+    }
+
+    /// Whether it has not ended.
+    ///
+    /// # Panics
+    /// The system cannot tell.
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("a child can be waited for").is_none()
     }
 
     /// Waits for the end.
@@ -102,8 +149,23 @@ impl Process {
         processor_time(self.child.id())
     }
 
+    /// Lets it have no more address space than this from now on, so that what runs away fails alone.
+    ///
+    /// # Panics
+    /// There is no `prlimit`, or the process is gone.
+    pub fn limit_memory(&self, bytes: u64) {
+        let pid = self.child.id().to_string();
+        let limit = format!("--as={bytes}");
+        let status = Command::new("prlimit").args(["--pid", &pid, &limit]).status();
+        assert!(status.expect("prlimit is there").success());
+    }
+
     fn pid(&self) -> Pid {
         Pid::from_raw(i32::try_from(self.child.id()).expect("process ids are small"))
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(self.pid(), signal).expect("the process is there");
     }
 }
 
@@ -133,16 +195,18 @@ pub fn processor_time(process: u32) -> Duration {
     Duration::from_nanos(used.sum())
 }
 
-fn spawn(name: &str, args: &[String], log: &Path) -> Child {
+fn spawn(name: &str, args: &[String], conditions: &Conditions, log: &Path) -> Child {
     let file = fs::OpenOptions::new().create(true).append(true).open(log).expect("a log file");
     let path = binary(name);
+    assert!(path.is_file(), "{} is not there; run `make test`", path.display());
     Command::new(&path)
         .args(args)
+        .envs(conditions.vars.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(file)
         .spawn()
-        .unwrap_or_else(|error| panic!("{}: {error}; run `make test`", path.display()))
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// Beside the tests: `target/<profile>/deps/test` -> `target/<profile>/name`.

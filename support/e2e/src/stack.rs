@@ -1,72 +1,14 @@
 //! The three processes, wired to each other.
 
 use std::{
-    net::TcpListener,
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    path::Path,
     time::{Duration, Instant},
 };
 
 use tempfile::TempDir;
 
-use crate::Process;
-
-/// What to start.
-#[derive(Clone, Debug)]
-pub struct Spec {
-    /// Further arguments of the engine.
-    pub engine: Vec<String>,
-    /// Further arguments of admission.
-    pub admission: Vec<String>,
-    /// Further arguments of every gateway.
-    pub gateway: Vec<String>,
-    /// How many gateways.
-    pub gateways: usize,
-}
-
-impl Spec {
-    /// One gateway over a mock whose steps take `base_us` and `decode_us` for each sequence, and
-    /// whose prompts are free.
-    #[must_use]
-    pub fn mock(base_us: u32, decode_us: u32) -> Self {
-        let engine = ["--backend", "mock", "--mock-prefill-us", "1", "--mock-base-us"];
-        let mut engine: Vec<String> = engine.map(String::from).into();
-        engine.extend([base_us.to_string(), "--mock-decode-us".into(), decode_us.to_string()]);
-        Self { engine, admission: Vec::new(), gateway: Vec::new(), gateways: 1 }
-    }
-
-    /// One gateway over the real default model.
-    #[must_use]
-    pub fn model() -> Self {
-        let root = env!("CARGO_MANIFEST_DIR");
-        let fetched = format!("{root}/../../.cache/models/SmolLM2-135M-Instruct.Q4_1.gguf");
-        let path = std::env::var("CADENCE_TEST_MODEL").unwrap_or(fetched);
-        assert!(std::path::Path::new(&path).exists(), "{path} is not there; run `make model`");
-        let engine =
-            ["--model", &path, "--slots", "8", "--context-tokens", "1024", "--threads", "1"];
-        let engine = engine.map(String::from).into();
-        Self { engine, admission: Vec::new(), gateway: Vec::new(), gateways: 1 }
-    }
-
-    /// Adds arguments of the engine.
-    #[must_use]
-    pub fn engine(mut self, args: &[&str]) -> Self {
-        self.engine.extend(args.iter().map(ToString::to_string));
-        self
-    }
-
-    /// Adds arguments of admission.
-    #[must_use]
-    pub fn admission(mut self, args: &[&str]) -> Self {
-        self.admission.extend(args.iter().map(ToString::to_string));
-        self
-    }
-
-    /// Adds arguments of every gateway.
-    #[must_use]
-    pub fn gateway(mut self, args: &[&str]) -> Self {
-        self.gateway.extend(args.iter().map(ToString::to_string));
-        self
-    }
-}
+use crate::{Gauges, Link, Process, Spec};
 
 /// A running stack.
 #[derive(Debug)]
@@ -78,8 +20,20 @@ pub struct Stack {
     /// The gateways.
     pub gateways: Vec<Process>,
     ports: Ports,
+    links: Option<Links>,
     http: reqwest::Client,
     _dir: TempDir,
+}
+
+/// The connections between the processes.
+#[derive(Debug)]
+pub struct Links {
+    /// From every gateway to the engine.
+    pub gateway_engine: Link,
+    /// From every gateway to admission.
+    pub gateway_admission: Link,
+    /// From admission to the engine.
+    pub admission_engine: Link,
 }
 
 #[derive(Clone, Debug)]
@@ -91,6 +45,48 @@ struct Ports {
     gateways: Vec<u16>,
 }
 
+/// Where each process finds the others.
+struct Routes {
+    gateway_engine: SocketAddr,
+    gateway_admission: SocketAddr,
+    admission_engine: SocketAddr,
+}
+
+impl Ports {
+    fn free(gateways: usize) -> Self {
+        let mut free = free_ports(4 + gateways).into_iter();
+        let mut port = || free.next().expect("enough ports were asked for");
+        Self {
+            engine: port(),
+            engine_metrics: port(),
+            admission: port(),
+            admission_metrics: port(),
+            gateways: (0..gateways).map(|_| port()).collect(),
+        }
+    }
+}
+
+impl Links {
+    async fn between(ports: &Ports) -> Self {
+        Self {
+            gateway_engine: Link::to(local(ports.engine)).await,
+            gateway_admission: Link::to(local(ports.admission)).await,
+            admission_engine: Link::to(local(ports.engine)).await,
+        }
+    }
+}
+
+impl Routes {
+    fn through(links: Option<&Links>, ports: &Ports) -> Self {
+        let (engine, admission) = (local(ports.engine), local(ports.admission));
+        Self {
+            gateway_engine: links.map_or(engine, |it| it.gateway_engine.address()),
+            gateway_admission: links.map_or(admission, |it| it.gateway_admission.address()),
+            admission_engine: links.map_or(engine, |it| it.admission_engine.address()),
+        }
+    }
+}
+
 impl Stack {
     /// Starts the processes and waits until every gateway is ready.
     ///
@@ -98,48 +94,17 @@ impl Stack {
     /// The stack is not ready within a minute.
     pub async fn start(spec: Spec) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        let mut free = free_ports(4 + spec.gateways).into_iter();
-        let mut port = || free.next().expect("enough ports were asked for");
-        let ports = Ports {
-            engine: port(),
-            engine_metrics: port(),
-            admission: port(),
-            admission_metrics: port(),
-            gateways: (0..spec.gateways).map(|_| port()).collect(),
-        };
-        let local = |port: u16| format!("127.0.0.1:{port}");
-        let args = |first: &[(&str, String)], rest: &[String]| {
-            let pairs = first.iter().flat_map(|(key, value)| [(*key).to_owned(), value.clone()]);
-            pairs.chain(rest.iter().cloned()).collect::<Vec<String>>()
-        };
-        let engine_args = args(
-            &[("--listen", local(ports.engine)), ("--metrics-listen", local(ports.engine_metrics))],
-            &spec.engine,
-        );
-        let admission_args = args(
-            &[
-                ("--listen", local(ports.admission)),
-                ("--metrics-listen", local(ports.admission_metrics)),
-                ("--engine", local(ports.engine)),
-            ],
-            &spec.admission,
-        );
-        let gateway = |(number, listen): (usize, &u16)| {
-            let args = args(
-                &[
-                    ("--listen", local(*listen)),
-                    ("--engine", local(ports.engine)),
-                    ("--admission", local(ports.admission)),
-                ],
-                &spec.gateway,
-            );
-            Process::start("gateway", &format!("gateway-{number}"), &args, dir.path())
-        };
+        let ports = Ports::free(spec.gateways);
+        let links = if spec.linked { Some(Links::between(&ports).await) } else { None };
+        let routes = Routes::through(links.as_ref(), &ports);
         let stack = Self {
-            engine: Process::start("engine-worker", "engine", &engine_args, dir.path()),
-            admission: Process::start("admission-svc", "admission", &admission_args, dir.path()),
-            gateways: ports.gateways.iter().enumerate().map(gateway).collect(),
-            ports: ports.clone(),
+            engine: start_engine(&spec, &ports, dir.path()),
+            admission: start_admission(&spec, &ports, &routes, dir.path()),
+            gateways: (0..spec.gateways)
+                .map(|number| start_gateway(&spec, number, &ports, &routes, dir.path()))
+                .collect(),
+            ports,
+            links,
             http: reqwest::Client::new(),
             _dir: dir,
         };
@@ -151,10 +116,36 @@ impl Stack {
         stack
     }
 
+    /// The connections between the processes.
+    ///
+    /// # Panics
+    /// The stack was not asked for any.
+    #[must_use]
+    pub fn links(&self) -> &Links {
+        self.links.as_ref().expect("the specification says `linked`")
+    }
+
+    /// Every gauge of every process. Nothing when one of them does not answer.
+    pub async fn gauges(&self) -> Option<Gauges> {
+        let mut gauges = Gauges::default();
+        gauges.add("engine", &self.exposition(self.ports.engine_metrics).await?);
+        gauges.add("admission", &self.exposition(self.ports.admission_metrics).await?);
+        for (number, port) in self.ports.gateways.iter().enumerate() {
+            gauges.add(&format!("gateway-{number}"), &self.exposition(*port).await?);
+        }
+        Some(gauges)
+    }
+
     /// The address of a gateway's route.
     #[must_use]
     pub fn url(&self, gateway: usize, path: &str) -> String {
         format!("http://127.0.0.1:{}{path}", self.ports.gateways[gateway])
+    }
+
+    /// A gateway's address, for clients that speak bytes.
+    #[must_use]
+    pub fn address(&self, gateway: usize) -> SocketAddr {
+        ([127, 0, 0, 1], self.ports.gateways[gateway]).into()
     }
 
     /// The engine's gRPC address.
@@ -204,10 +195,14 @@ impl Stack {
         self.metric(self.ports.gateways[gateway], name).await
     }
 
-    async fn metric(&self, port: u16, name: &str) -> f64 {
+    async fn exposition(&self, port: u16) -> Option<String> {
         let url = format!("http://127.0.0.1:{port}/metrics");
-        let Ok(response) = self.http.get(url).send().await else { return f64::NAN };
-        let text = response.text().await.unwrap_or_default();
+        let request = self.http.get(url).timeout(Duration::from_secs(2));
+        request.send().await.ok()?.text().await.ok()
+    }
+
+    async fn metric(&self, port: u16, name: &str) -> f64 {
+        let Some(text) = self.exposition(port).await else { return f64::NAN };
         let series = text.lines().filter(|line| {
             line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']))
         });
@@ -233,6 +228,53 @@ impl Stack {
     }
 }
 
+fn start_engine(spec: &Spec, ports: &Ports, dir: &Path) -> Process {
+    let own =
+        [("--listen", local(ports.engine)), ("--metrics-listen", local(ports.engine_metrics))];
+    start(spec, "engine-worker", "engine", &own, &spec.engine, dir)
+}
+
+fn start_admission(spec: &Spec, ports: &Ports, routes: &Routes, dir: &Path) -> Process {
+    let own = [
+        ("--listen", local(ports.admission)),
+        ("--metrics-listen", local(ports.admission_metrics)),
+        ("--engine", routes.admission_engine),
+    ];
+    start(spec, "admission-svc", "admission", &own, &spec.admission, dir)
+}
+
+fn start_gateway(
+    spec: &Spec,
+    number: usize,
+    ports: &Ports,
+    routes: &Routes,
+    dir: &Path,
+) -> Process {
+    let own = [
+        ("--listen", local(ports.gateways[number])),
+        ("--engine", routes.gateway_engine),
+        ("--admission", routes.gateway_admission),
+    ];
+    start(spec, "gateway", &format!("gateway-{number}"), &own, &spec.gateway, dir)
+}
+
+fn start(
+    spec: &Spec,
+    name: &str,
+    label: &str,
+    own: &[(&str, SocketAddr)],
+    rest: &[String],
+    dir: &Path,
+) -> Process {
+    let own = own.iter().flat_map(|(flag, address)| [(*flag).to_owned(), address.to_string()]);
+    let args: Vec<String> = own.chain(rest.iter().cloned()).collect();
+    Process::start_under(spec.conditions.clone(), name, label, &args, dir)
+}
+
+fn local(port: u16) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port).into()
+}
+
 /// Tries until `condition` holds. Says whether it did within `patience`.
 pub async fn eventually(patience: Duration, condition: impl AsyncFn() -> bool) -> bool {
     let deadline = Instant::now() + patience;
@@ -246,7 +288,11 @@ pub async fn eventually(patience: Duration, condition: impl AsyncFn() -> bool) -
 }
 
 /// Ports that were free a moment ago. All are held until all are known, so that none comes twice.
-fn free_ports(count: usize) -> Vec<u16> {
+///
+/// # Panics
+/// Loopback has none.
+#[must_use]
+pub fn free_ports(count: usize) -> Vec<u16> {
     let listeners: Vec<TcpListener> =
         (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
     listeners.iter().map(|it| it.local_addr().expect("an address").port()).collect()

@@ -1,15 +1,13 @@
-//! Plugs are pulled: the others stay up, clients are told, and everything comes back by itself.
+//! A process is killed, or asked to end, in the middle of its work.
 
 use std::time::{Duration, Instant};
 
-use e2e::{Answer, Chat, Spec, Stack, eventually};
+use e2e::{Answer, Chat, Process, Stack, eventually};
 use futures_util::future::join_all;
 
-const TOLD_WITHIN: Duration = Duration::from_secs(2);
+use crate::scene::{Scene, spec};
 
-fn spec() -> Spec {
-    Spec::mock(5_000, 200).admission(&["--limit-requests", "64"])
-}
+const TOLD_WITHIN: Duration = Duration::from_secs(2);
 
 /// A dozen streams, each long enough to be running when something dies.
 async fn streams(stack: &Stack) -> Vec<Answer> {
@@ -102,9 +100,7 @@ async fn admission_is_killed_under_load() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_is_killed_under_load_and_loses_nothing() {
-    let mut spec = spec();
-    spec.gateways = 2;
-    let stack = Stack::start(spec).await;
+    let stack = Stack::start(spec().gateways(2)).await;
     let running = streams(&stack);
     tokio::pin!(running);
     assert!(tokio::time::timeout(Duration::from_millis(500), &mut running).await.is_err());
@@ -136,4 +132,52 @@ async fn sigterm_ends_each_process_with_0() {
     assert!(stack.admission.wait(Duration::from_secs(5)).success());
     stack.engine.terminate();
     assert!(stack.engine.wait(Duration::from_secs(5)).success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_kill_nothing_is_left_over() {
+    let mut scene = Scene::set(spec()).await;
+    let outcome = scene.play("engine killed", async |stack| outage(&mut stack.engine).await).await;
+    assert_eq!((outcome.streams.lost, outcome.arrivals.lost), (0, 0), "{outcome:?}");
+    assert_eq!(outcome.streams.complete, 0, "{outcome:?}");
+    let killed = async |stack: &mut Stack| outage(&mut stack.admission).await;
+    let outcome = scene.play("admission killed", killed).await;
+    assert_eq!(outcome.streams.complete, outcome.streams.total(), "{outcome:?}");
+    assert_eq!((outcome.arrivals.broken, outcome.arrivals.lost), (0, 0), "{outcome:?}");
+    let killed = async |stack: &mut Stack| outage(&mut stack.gateways[0]).await;
+    let outcome = scene.play("gateway killed", killed).await;
+    assert_eq!(outcome.streams.lost, outcome.streams.total(), "{outcome:?}");
+}
+
+async fn outage(process: &mut Process) {
+    process.kill();
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    process.restart();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn places_of_the_fallback_come_back() {
+    let mut scene = Scene::set(spec().gateway(&["--fallback-requests-max", "3"])).await;
+    scene.stack.admission.kill();
+    let stack = &scene.stack;
+    within(TOLD_WITHIN, async || {
+        stack.ready(0).await.is_some_and(|(_, body)| body["admission"]["state"] == "degraded")
+    })
+    .await;
+    // Three times as many clients as there are places, each leaving in the middle.
+    for round in 0..3 {
+        let leaving = (0..3).map(|_| async {
+            let long = Chat::new("on and on", 400);
+            tokio::time::timeout(Duration::from_millis(300), long.ask(stack, 0)).await.is_err()
+        });
+        assert_eq!(join_all(leaving).await, [true; 3], "round {round}: who is refused is answered");
+        let in_flight = "cadence_gateway_in_flight{route=\"chat\"}";
+        within(TOLD_WITHIN, async || stack.gateway_metric(0, in_flight).await == 0.0).await;
+    }
+    let chats = (0..3).map(|_| async { Chat::new("short", 4).ask(stack, 0).await });
+    assert!(join_all(chats).await.iter().all(Answer::is_complete), "a place is lost");
+    scene.stack.admission.restart();
+    let stack = &scene.stack;
+    within(Duration::from_secs(5), async || stack.is_healthy(0).await).await;
+    scene.nothing_is_left("admission away").await;
 }
