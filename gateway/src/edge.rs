@@ -28,8 +28,9 @@ use crate::{
 };
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// The route whose requests a draining process waits for.
+/// The routes whose requests have a body that is read, and are waited for by a draining process.
 const CHAT: &str = "chat";
+const COMPLETIONS: &str = "completions";
 /// A client's own id is logged up to this many characters.
 const ALIAS_CHARS: usize = 64;
 
@@ -52,8 +53,8 @@ pub(crate) async fn wrap(
     request.extensions_mut().insert(arrival);
     let mut flight = Flight::begin(shared, arrival, route(request.path()));
 
-    // Only a chat request has a body that somebody reads.
-    let ignored = (flight.route != CHAT).then(|| Unread(request.take_payload()));
+    // Only a generating request has a body that somebody reads.
+    let ignored = (!generates(flight.route)).then(|| Unread(request.take_payload()));
 
     let mut response = if request.method() == Method::OPTIONS {
         let answer = cors::preflight(request.headers());
@@ -73,6 +74,7 @@ pub(crate) async fn wrap(
 fn route(path: &str) -> &'static str {
     match path {
         "/v1/chat/completions" => CHAT,
+        "/v1/completions" => COMPLETIONS,
         "/v1/models" => "models",
         "/health" => "health",
         "/ready" => "ready",
@@ -81,6 +83,10 @@ fn route(path: &str) -> &'static str {
         other if other.starts_with("/v1/models/") => "model",
         _ => "other",
     }
+}
+
+fn generates(route: &str) -> bool {
+    route == CHAT || route == COMPLETIONS
 }
 
 /// The client's own id, fit for a log.
@@ -104,7 +110,7 @@ struct Flight {
 impl Flight {
     fn begin(shared: Arc<Shared>, arrival: Arrival, route: &'static str) -> Self {
         metrics::flight_began(route);
-        if route == CHAT {
+        if generates(route) {
             shared.flights.begin();
         }
         Self { shared, arrival, route, status: None, alias: None, complete: false }
@@ -132,14 +138,14 @@ impl Drop for Flight {
     fn drop(&mut self) {
         let outcome = self.outcome();
         metrics::flight_ended(self.route, outcome);
-        if self.route == CHAT {
+        if generates(self.route) {
             self.shared.flights.end();
         }
         let took: Span = self.shared.clock.now().since(self.arrival.at);
         let (id, status) = (self.arrival.id, self.status.map_or(0, |status| status.as_u16()));
         let alias = self.alias.as_deref().unwrap_or_default();
-        if self.route == CHAT {
-            info!(%id, alias, status, outcome, %took, "chat");
+        if generates(self.route) {
+            info!(%id, alias, status, outcome, %took, "{}", self.route);
         } else {
             debug!(%id, alias, status, outcome, %took, route = self.route, "request");
         }

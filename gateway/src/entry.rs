@@ -1,57 +1,58 @@
-//! One chat request's way in: Prepare -> Decide -> Generate -> accepted.
+//! A request's way in: Prepare, once for each prompt, then Decide -> Generate -> accepted for each choice.
 //!
-//! [`start`] returns once the engine has accepted. Dropping its future takes the request back in
-//! whatever phase it is, because it drops the gRPC call under way.
+//! All choices get in or none: the first that fails takes the others back. Dropping the future takes
+//! everything back in whatever phase it is, because it drops the gRPC calls under way.
 
-use std::{sync::Arc, time::Duration};
+use std::{cell::OnceCell, sync::Arc, time::Duration};
 
+use actix_web::web::Data;
+use futures_util::future::try_join_all;
 use proto::v1::{
-    Accepted, Admitted, AdmittedAs, ChatMessage, GenerateEvent, GenerateRequest, PrepareResponse,
-    Sampling, Tier, generate_event::Event as Wire, generate_request::Prompt,
+    Accepted, Admitted, AdmittedAs, GenerateEvent, GenerateRequest, PrepareResponse, Refused,
+    Sampling, generate_event::Event as Wire, generate_request::Prompt,
 };
 use tokio::time::timeout;
 use tonic::{Code, Status, Streaming};
-use tracing::{debug, error};
-use units::{Micros, RequestId, Span};
+use tracing::{debug, error, info};
+use units::Span;
 
 use crate::{
+    batch::{Batch, Choice, Promise, unfinished},
     error::ApiError,
     fallback::Permit,
-    generation::{Generation, Life, Promise, unfinished},
+    generation::{Generation, Life},
     metrics,
+    order::Order,
     probe::{Served, State},
-    shared::Gateway,
-    slo::{Deadlines, Wishes},
-    upstream::{Engine, Question, Verdict, failure, refusal},
+    shared::{Gateway, Shared},
+    slo::{Deadlines, E2E},
+    upstream::{Engine, Question, Verdict, failure, ran_out, refusal},
 };
 
-/// A checked request and its circumstances.
-#[derive(Debug)]
-pub(crate) struct Order {
-    pub(crate) id: RequestId,
-    /// When the head of the HTTP request was there.
-    pub(crate) head_at: Micros,
-    pub(crate) wishes: Wishes,
-    pub(crate) messages: Vec<ChatMessage>,
-    pub(crate) sampling: Sampling,
-    pub(crate) max_tokens: Option<u64>,
-    pub(crate) stop: Vec<String>,
-}
-
-/// Brings a request to where the engine has accepted it.
+/// Brings a request to where an engine has accepted it.
 ///
 /// # Errors
 /// Anything that keeps it from there. Nothing of it runs then.
-pub(crate) async fn start(
-    gateway: &Gateway,
-    served: &Served,
-    engine: usize,
-    order: Order,
-) -> Result<Generation, ApiError> {
+pub(crate) async fn start(gateway: &Data<Gateway>, order: Order) -> Result<Generation, ApiError> {
+    let (engine, served) = gateway.serving_engine()?;
+    let order = Arc::new(order);
     let mut life = Life::begin(Arc::clone(&gateway.shared), order.head_at);
-    let entry = Entry { gateway, served, index: engine, engine: &gateway.engines[engine], order };
-    match entry.enter().await {
-        Ok((promise, events, permit)) => Ok(Generation::new(promise, events, life, permit)),
+    let deadlines = Deadlines::of(&order.wishes, order.head_at);
+    let gateway = gateway.clone();
+    let granted = OnceCell::new();
+    let mut entry = Entry { gateway, served, engine, order, attempt: 0, deadlines, granted };
+    let outcome = match entry.enter().await {
+        Err(error) if error.lost_engine() => match entry.elsewhere(&error) {
+            Some(other) => {
+                entry = other;
+                entry.enter().await
+            }
+            None => Err(error),
+        },
+        outcome => outcome,
+    };
+    match outcome {
+        Ok(batch) => Ok(Generation::new(batch, entry, life)),
         Err(error) => {
             life.ended();
             Err(error)
@@ -59,125 +60,187 @@ pub(crate) async fn start(
     }
 }
 
-/// A request on its way in.
-struct Entry<'a> {
-    gateway: &'a Gateway,
-    served: &'a Served,
-    index: usize,
-    engine: &'a Engine,
-    order: Order,
+/// A request's way into one engine.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    gateway: Data<Gateway>,
+    served: Arc<Served>,
+    engine: usize,
+    order: Arc<Order>,
+    /// 0 for the first engine.
+    attempt: u32,
+    /// What is left of the time when it begins.
+    deadlines: Deadlines,
+    /// The same with admission's defaults filled in, once it has said so.
+    granted: OnceCell<Deadlines>,
 }
 
-/// Why a request may run.
+/// Why a choice may run.
 struct Pass {
     admitted: Option<Admitted>,
     deadlines: Deadlines,
     permit: Option<Permit>,
 }
 
-impl Entry<'_> {
-    async fn enter(&self) -> Result<(Promise, Streaming<GenerateEvent>, Option<Permit>), ApiError> {
-        let deadlines = Deadlines::of(&self.order.wishes, self.order.head_at);
-        let prepared = self.prepare(&deadlines).await?;
-        let max_tokens = self.max_tokens(&prepared);
-        let pass = self.decide(&deadlines, &prepared, max_tokens).await?;
+impl Entry {
+    pub(crate) fn served(&self) -> &Served {
+        &self.served
+    }
 
-        let mut events = match self.generate(&pass, max_tokens).await? {
+    /// The way into another engine that serves the same model, because this one was lost. Nobody gets a
+    /// third try: where two engines fail, the client's own waiting is the better cure.
+    pub(crate) fn elsewhere(&self, error: &ApiError) -> Option<Self> {
+        if self.attempt > 0 {
+            return None;
+        }
+        let mut up = self.shared().health.up();
+        let (engine, served) =
+            up.find(|(engine, it)| *engine != self.engine && it.model == self.served.model)?;
+        info!(id = %self.order.ids[0], lost = self.engine, engine, %error, "trying another engine");
+        metrics::retried();
+        Some(Self {
+            gateway: self.gateway.clone(),
+            served,
+            engine,
+            order: Arc::clone(&self.order),
+            attempt: 1,
+            deadlines: *self.granted.get().unwrap_or(&self.deadlines),
+            granted: OnceCell::new(),
+        })
+    }
+
+    /// # Errors
+    /// Anything that keeps one of the choices from being accepted.
+    pub(crate) async fn enter(&self) -> Result<Batch, ApiError> {
+        let order = &*self.order;
+        let prompts = 0..order.asked.prompts.len();
+        let prepared = prompts.map(|prompt| self.prepare(&self.deadlines, prompt));
+        let prepared = try_join_all(prepared).await?;
+        let copies = order.copies();
+        let choices =
+            (0..order.ids.len()).map(|choice| self.admit(&prepared[choice / copies], choice));
+        Ok(Batch::new(try_join_all(choices).await?, copies))
+    }
+
+    async fn admit(&self, prepared: &PrepareResponse, choice: usize) -> Result<Choice, ApiError> {
+        let pass = self.decide(prepared, choice).await?;
+        let prompt = choice / self.order.copies();
+        let mut events = match self.generate(&pass, prepared, choice).await? {
             Err(status) if status.code() == Code::NotFound => {
-                debug!(id = %self.order.id, "the prepared request had expired");
-                self.prepare(&pass.deadlines).await?;
-                self.generate(&pass, max_tokens).await?
+                debug!(id = %self.order.ids[choice], "the prepared request had expired");
+                self.prepare(&pass.deadlines, prompt).await?;
+                self.generate(&pass, prepared, choice).await?
             }
             outcome => outcome,
         }
-        .map_err(|status| self.failed(&status))?;
-
-        let accepted = self.accepted(&pass.deadlines, &mut events).await?;
-        Ok((promise(&accepted, pass.admitted.as_ref()), events, pass.permit))
+        .map_err(|status| self.failed(&status, prompt))?;
+        let accepted = self.accepted(&pass.deadlines, prompt, &mut events).await?;
+        let now = self.shared().clock.now();
+        let promise = Promise::new(&accepted, pass.admitted.as_ref(), now);
+        Ok(Choice { promise, events, permit: pass.permit })
     }
 
     /// # Errors
     /// Besides the engine's own: the prompt leaves no room for an answer.
-    async fn prepare(&self, deadlines: &Deadlines) -> Result<PrepareResponse, ApiError> {
-        let clock = self.gateway.shared.clock;
+    async fn prepare(
+        &self,
+        deadlines: &Deadlines,
+        prompt: usize,
+    ) -> Result<PrepareResponse, ApiError> {
+        let clock = self.shared().clock;
         let begun_at = clock.now();
-        let call = self.engine.prepare(self.order.id, self.order.messages.clone());
+        let copies = self.order.copies();
+        let input = self.order.asked.prompts[prompt].clone();
+        let call = self.upstream().prepare(self.order.ids[prompt * copies], input, copies > 1);
         let prepared =
-            self.within(deadlines, call).await?.map_err(|status| self.failed(&status))?;
+            self.within(deadlines, call).await?.map_err(|status| self.failed(&status, prompt))?;
         metrics::prepared(clock.now().since(begun_at));
         if prepared.room_tokens == 0 {
             return Err(ApiError::ContextLength {
+                place: self.order.endpoint.prompt(),
                 context: self.served.context_tokens,
                 prompt: prepared.prompt_tokens,
-                completion: self.wanted_tokens(),
+                completion: self.order.wanted_tokens(&self.shared().settings),
             });
         }
         Ok(prepared)
     }
 
-    fn wanted_tokens(&self) -> u64 {
-        let default = self.gateway.shared.settings.max_tokens_default;
-        self.order.max_tokens.unwrap_or(default.into())
-    }
-
     /// The cap on generated tokens: what is wanted, as far as there is room.
     fn max_tokens(&self, prepared: &PrepareResponse) -> u32 {
-        u32::try_from(self.wanted_tokens()).unwrap_or(u32::MAX).min(prepared.room_tokens)
+        let wanted = self.order.wanted_tokens(&self.shared().settings);
+        u32::try_from(wanted).unwrap_or(u32::MAX).min(prepared.room_tokens)
     }
 
-    async fn decide(
-        &self,
-        deadlines: &Deadlines,
-        prepared: &PrepareResponse,
-        max_tokens: u32,
-    ) -> Result<Pass, ApiError> {
-        let shared = &self.gateway.shared;
+    async fn decide(&self, prepared: &PrepareResponse, choice: usize) -> Result<Pass, ApiError> {
+        let shared = self.shared();
+        if let Some(header) = self.deadlines.missed(shared.clock.now()) {
+            return Err(self.out_of_time(header, None));
+        }
         let verdict = if shared.health.admission() == State::Down {
             Verdict::Unreachable
         } else {
-            self.ask(deadlines, prepared, max_tokens).await?
+            self.ask(prepared, choice).await?
         };
         match verdict {
             Verdict::Admitted(admitted) => {
                 let budget = admitted.budget.unwrap_or_default();
                 let deadlines = Deadlines::from_budget(&budget, shared.clock.now());
+                self.granted.get_or_init(|| deadlines);
                 Ok(Pass { admitted: Some(admitted), deadlines, permit: None })
             }
-            Verdict::Refused(refused) => {
-                let refusal = refusal(refused, shared.settings.overload_status.status());
-                metrics::refused(refusal.code);
-                Err(ApiError::Refused(Box::new(refusal)))
-            }
+            Verdict::Refused(refused) => Err(self.refused(refused)),
             Verdict::Unreachable => {
                 shared.health.admission_lost();
-                self.fall_back(deadlines)
+                self.fall_back()
             }
-            Verdict::Late | Verdict::Detached => self.fall_back(deadlines),
+            Verdict::Late | Verdict::Detached => self.fall_back(),
+        }
+    }
+
+    fn refused(&self, refused: Refused) -> ApiError {
+        let shared = self.shared();
+        let error = if ran_out(&refused) {
+            let missed = self.deadlines.missed(shared.clock.now());
+            let header = missed.unwrap_or_else(|| self.deadlines.first());
+            self.out_of_time(header, refused.budget_us.map(Span))
+        } else {
+            let overload = shared.settings.overload_status.status();
+            ApiError::Refused(Box::new(refusal(refused, overload)))
+        };
+        metrics::refused(error.code());
+        error
+    }
+
+    /// The budget of `header` has run out; `default` was in force where the client named none.
+    fn out_of_time(&self, header: &'static str, default: Option<Span>) -> ApiError {
+        match self.order.wishes.budget(header).or(default) {
+            Some(budget) => ApiError::OutOfTime { header, budget },
+            None => ApiError::Deadline,
         }
     }
 
     /// The rule for the time in which admission can decide nothing.
-    fn fall_back(&self, deadlines: &Deadlines) -> Result<Pass, ApiError> {
-        let permit = Some(self.gateway.shared.local_cap.take()?);
-        Ok(Pass { admitted: None, deadlines: *deadlines, permit })
+    fn fall_back(&self) -> Result<Pass, ApiError> {
+        let shared = self.shared();
+        let permit = Some(shared.local_cap.take()?);
+        let budget = Span::from_millis(shared.settings.fallback_budget_ms);
+        let deadlines = self.deadlines.or_within(budget, self.order.head_at);
+        Ok(Pass { admitted: None, deadlines, permit })
     }
 
-    async fn ask(
-        &self,
-        deadlines: &Deadlines,
-        prepared: &PrepareResponse,
-        max_tokens: u32,
-    ) -> Result<Verdict, ApiError> {
-        let shared = &self.gateway.shared;
+    async fn ask(&self, prepared: &PrepareResponse, choice: usize) -> Result<Verdict, ApiError> {
+        let shared = self.shared();
         let wishes = &self.order.wishes;
         let asked_at = shared.clock.now();
         let question = Question {
-            id: self.order.id,
+            id: self.order.ids[choice],
+            attempt: self.attempt,
             engine_instance: prepared.engine_instance.clone(),
             prompt_tokens: prepared.prompt_tokens,
             cached_tokens: prepared.cached_tokens,
-            max_tokens,
-            budget: deadlines.remaining(asked_at),
+            max_tokens: self.max_tokens(prepared),
+            budget: self.deadlines.remaining(asked_at),
             patience: wishes.patience,
             best_effort: wishes.best_effort,
         };
@@ -191,31 +254,54 @@ impl Entry<'_> {
     async fn generate(
         &self,
         pass: &Pass,
-        max_tokens: u32,
+        prepared: &PrepareResponse,
+        choice: usize,
     ) -> Result<Result<Streaming<GenerateEvent>, Status>, ApiError> {
+        let asked = &self.order.asked;
         let admitted = pass.admitted.as_ref();
         let request = GenerateRequest {
-            request_id: self.order.id.to_string(),
-            prompt: Some(Prompt::Prepared(true)),
-            sampling: Some(self.order.sampling.clone()),
-            max_tokens,
-            stop: self.order.stop.clone(),
+            request_id: self.order.ids[choice].to_string(),
+            prompt: Some(self.prompt(prepared, choice)?),
+            sampling: Some(self.sampling(choice)),
+            max_tokens: self.max_tokens(prepared),
+            stop: asked.stop.clone(),
             admitted_as: admitted
                 .map(|admitted| AdmittedAs { tier: admitted.tier, epoch: admitted.epoch }),
-            budget: Some(pass.deadlines.remaining(self.gateway.shared.clock.now())),
+            budget: Some(pass.deadlines.remaining(self.shared().clock.now())),
             evict: admitted.map(|admitted| admitted.evict.clone()).unwrap_or_default(),
-            top_logprobs: None,
+            top_logprobs: asked.top_logprobs,
         };
-        self.within(&pass.deadlines, self.engine.generate(request)).await
+        self.within(&pass.deadlines, self.upstream().generate(request)).await
+    }
+
+    /// The engine keeps what it prepared for the first choice; the others bring the tokens.
+    fn prompt(&self, prepared: &PrepareResponse, choice: usize) -> Result<Prompt, ApiError> {
+        if choice.is_multiple_of(self.order.copies()) {
+            return Ok(Prompt::Prepared(true));
+        }
+        let ids = prepared.token_ids.clone().ok_or_else(|| {
+            error!("the engine kept the token ids to itself");
+            ApiError::Internal
+        })?;
+        Ok(Prompt::TokenIds(ids))
+    }
+
+    /// With one seed all choices of a prompt would be the same.
+    fn sampling(&self, choice: usize) -> Sampling {
+        let copy = (choice % self.order.copies()) as u64;
+        let mut sampling = self.order.asked.sampling.clone();
+        sampling.seed = sampling.seed.map(|seed| seed.wrapping_add(copy));
+        sampling
     }
 
     async fn accepted(
         &self,
         deadlines: &Deadlines,
+        prompt: usize,
         events: &mut Streaming<GenerateEvent>,
     ) -> Result<Accepted, ApiError> {
         let first = self.within(deadlines, events.message()).await?;
-        match first.map_err(|status| self.failed(&status))?.and_then(|event| event.event) {
+        match first.map_err(|status| self.failed(&status, prompt))?.and_then(|event| event.event) {
             Some(Wire::Accepted(accepted)) => Ok(accepted),
             Some(Wire::Finished(finished)) => Err(unfinished(&finished)),
             Some(Wire::Delta(_)) => {
@@ -232,30 +318,32 @@ impl Entry<'_> {
         deadlines: &Deadlines,
         call: impl Future<Output = T>,
     ) -> Result<T, ApiError> {
-        let limit = self.gateway.shared.settings.engine_timeout();
-        let left = deadlines.e2e_left(self.gateway.shared.clock.now()).map(Duration::from);
+        let shared = self.shared();
+        let limit = shared.settings.engine_timeout();
+        let left = deadlines.e2e_left(shared.clock.now()).map(Duration::from);
         match timeout(left.unwrap_or(limit).min(limit), call).await {
             Ok(outcome) => Ok(outcome),
-            Err(_) if left.is_some_and(|left| left < limit) => Err(ApiError::Deadline),
+            Err(_) if left.is_some_and(|left| left < limit) => Err(self.out_of_time(E2E, None)),
             Err(_) => Err(ApiError::EngineTimeout { limit: limit.into() }),
         }
     }
 
-    fn failed(&self, status: &Status) -> ApiError {
+    fn failed(&self, status: &Status, prompt: usize) -> ApiError {
         let error = failure(status);
-        if matches!(error, ApiError::EngineDown { .. } | ApiError::Cut) {
-            self.gateway.shared.health.engine_lost(self.index);
+        if error.lost_engine() {
+            self.shared().health.engine_lost(self.engine);
         }
-        error
+        error.renamed(ENGINE_NAMES, &self.order.place(prompt))
+    }
+
+    fn shared(&self) -> &Shared {
+        &self.gateway.shared
+    }
+
+    fn upstream(&self) -> &Engine {
+        &self.gateway.engines[self.engine]
     }
 }
 
-/// What the engine made of the verdict: a downgrade is never hidden.
-fn promise(accepted: &Accepted, admitted: Option<&Admitted>) -> Promise {
-    let admitted = admitted.filter(|_| accepted.tier() == Tier::Promised);
-    Promise {
-        tier: accepted.tier(),
-        bound: admitted.and_then(|admitted| admitted.bound_us).map(Span),
-        confidence: admitted.and_then(|admitted| admitted.confidence),
-    }
-}
+/// What the engine calls a prompt.
+const ENGINE_NAMES: &[&str] = &["input", "prompt", "token_ids"];

@@ -34,11 +34,11 @@ pub(crate) enum ApiError {
     // Client libraries know this case by these words.
     #[error(
         "This model's maximum context length is {context} tokens. However, you requested {} tokens \
-         ({prompt} in the messages, {completion} in the completion). Please reduce the length of the \
-         messages or completion.",
-        u64::from(*prompt) + completion
+         ({prompt} in the {place}, {completion} in the completion). Please reduce the length of the \
+         {place} or completion.",
+        u64::from(*prompt).saturating_add(*completion)
     )]
-    ContextLength { context: u32, prompt: u32, completion: u64 },
+    ContextLength { place: &'static str, context: u32, prompt: u32, completion: u64 },
     #[error("there is nothing at this path")]
     NoRoute,
     #[error("this path answers only to {allow}")]
@@ -63,6 +63,9 @@ pub(crate) enum ApiError {
     Draining,
     #[error("the time budget ran out")]
     Deadline,
+    /// The client's own budget; `header` names it.
+    #[error("the time budget ran out before the engine took the request: {header} was {budget}")]
+    OutOfTime { header: &'static str, budget: Span },
     #[error("the engine did not answer within {limit}")]
     EngineTimeout { limit: Span },
     #[error("the answer made way for promised work and ran out of time")]
@@ -157,8 +160,8 @@ impl ApiError {
             Self::ModelNotFound { .. } => {
                 Shape::invalid(S::NOT_FOUND, "model_not_found").about("model")
             }
-            Self::ContextLength { .. } => {
-                Shape::invalid(S::BAD_REQUEST, "context_length_exceeded").about("messages")
+            Self::ContextLength { place, .. } => {
+                Shape::invalid(S::BAD_REQUEST, "context_length_exceeded").about(place)
             }
             Self::NoRoute => Shape::invalid(S::NOT_FOUND, "not_found"),
             Self::Method { .. } => Shape::invalid(S::METHOD_NOT_ALLOWED, "method_not_allowed"),
@@ -179,6 +182,9 @@ impl ApiError {
             Self::Cancelled => Shape::new(UNAVAILABLE, SERVER, "cancelled"),
             Self::Cut => Shape::new(UNAVAILABLE, SERVER, "engine_lost"),
             Self::Deadline => Shape::new(S::GATEWAY_TIMEOUT, TIMEOUT, "deadline_exceeded"),
+            Self::OutOfTime { header, .. } => {
+                Shape::new(S::GATEWAY_TIMEOUT, TIMEOUT, "deadline_exceeded").about(header)
+            }
             Self::EngineTimeout { .. } => Shape::new(S::GATEWAY_TIMEOUT, TIMEOUT, "engine_timeout"),
             Self::EngineFailed { .. } => Shape::new(FAULT, SERVER, "engine_failed"),
             Self::Internal => Shape::new(FAULT, SERVER, "internal_error"),
@@ -193,10 +199,35 @@ impl ApiError {
     /// The JSON that tells it.
     pub(crate) fn envelope(&self) -> Envelope<'_> {
         let Shape { kind, code, param, .. } = self.shape();
-        let slo =
-            if let Self::Refused(refusal) = self { refusal.slo } else { SloDetail::default() };
+        let slo = self.slo();
         let slo = (slo != SloDetail::default()).then_some(slo);
         Envelope { error: Body { message: self.to_string(), kind, param, code, slo } }
+    }
+
+    /// The same, if it is about one of `names`, but about `param`: what another process calls differently.
+    pub(crate) fn renamed(self, names: &[&str], param: &str) -> Self {
+        let Self::Invalid { message, param: Some(named), code } = &self else { return self };
+        if !names.contains(&named.as_str()) {
+            return self;
+        }
+        let said = message.strip_prefix(named).and_then(|rest| rest.strip_prefix(':'));
+        let message = format!("{param}: {}", said.unwrap_or(message).trim_start());
+        Self::Invalid { message, param: Some(param.into()), code: *code }
+    }
+
+    fn slo(&self) -> SloDetail {
+        if let Self::Refused(refusal) = self {
+            refusal.slo
+        } else if let Self::OutOfTime { budget, .. } = self {
+            SloDetail { budget_ms: Some(budget.0.div_ceil(1_000)), ..SloDetail::default() }
+        } else {
+            SloDetail::default()
+        }
+    }
+
+    /// The engine went away, and with it the work: another one may do it.
+    pub(crate) fn lost_engine(&self) -> bool {
+        matches!(self, Self::EngineDown { .. } | Self::Cut)
     }
 
     /// When to come back, for answers that invite to: 1 s to 59 s.
@@ -208,7 +239,8 @@ impl ApiError {
             Some(*wait)
         } else {
             let soon = RETRY_SOON.mul_f64(1.0 + 2.0 * rand::random::<f64>());
-            (status == UNAVAILABLE).then_some(soon)
+            // Clients come back after a time-out as well.
+            matches!(status, UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT).then_some(soon)
         };
         wait.map(|wait| wait.clamp(RETRY_SOON, RETRY_AFTER_MAX))
     }
@@ -301,6 +333,16 @@ mod tests {
     }
 
     #[test]
+    fn a_budget_that_ran_out_is_named_and_invites_to_retry_later() {
+        let error = ApiError::OutOfTime { header: "x-slo-ttft-ms", budget: Span::from_millis(1) };
+        let json = serde_json::to_value(error.envelope()).expect("JSON");
+        assert_eq!(json["error"]["param"], "x-slo-ttft-ms");
+        assert_eq!(json["error"]["slo"], serde_json::json!({"budget_ms": 1}));
+        assert!(header(&error, "retry-after").is_some());
+        assert_eq!(header(&error, "x-should-retry"), None);
+    }
+
+    #[test]
     fn what_can_never_fit_does_not_invite_to_retry() {
         let never =
             Refusal { status: StatusCode::BAD_REQUEST, permanent: true, ..refusal(Span::ZERO) };
@@ -311,7 +353,12 @@ mod tests {
 
     #[test]
     fn the_context_error_has_the_words_that_clients_know() {
-        let error = ApiError::ContextLength { context: 100, prompt: 120, completion: 16 };
+        let error = ApiError::ContextLength {
+            place: "messages",
+            context: 100,
+            prompt: 120,
+            completion: 16,
+        };
         let message = error.to_string();
         assert!(message.starts_with("This model's maximum context length is 100 tokens. However, you requested 136 tokens"), "{message}");
     }

@@ -1,54 +1,53 @@
-//! The answer of a request that the engine has accepted.
+//! The answer to a request that an engine has accepted.
 //!
-//! A [`Generation`] yields text until it finishes or fails. Dropping it cancels the request upstream,
-//! because it drops the gRPC call.
+//! A [`Generation`] yields pieces until it finishes or fails. Before the first piece the loss of the engine
+//! is nobody's concern but ours: the request is brought into another engine once, if there is one; after
+//! it, a second answer would contradict the first. Dropping it cancels the request upstream.
 
-use std::sync::Arc;
+use std::{pin::Pin, sync::Arc};
 
-use proto::v1::{FinishReason, Finished, GenerateEvent, Tier, generate_event::Event as Wire};
-use tonic::{Status, Streaming};
-use tracing::error;
+use proto::v1::TokenLogprob;
 use units::{Micros, Span};
 
 use crate::{
+    batch::{Batch, Heard, Promise},
+    entry::Entry,
     error::ApiError,
-    fallback::Permit,
     metrics::{self, Progress},
-    openai::{Usage, finish_reason},
+    openai::Usage,
+    probe::Served,
     shared::Shared,
-    upstream::failure,
 };
 
-/// What a response says about its timing.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Promise {
-    pub(crate) tier: Tier,
-    pub(crate) bound: Option<Span>,
-    pub(crate) confidence: Option<f64>,
-}
-
 /// What an accepted request yields.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 pub(crate) enum Event {
-    /// More of the answer; never empty.
-    Text(String),
-    /// The end, and no failure.
+    /// More of a choice: text, log probabilities or both.
+    Piece { choice: usize, text: String, logprobs: Vec<TokenLogprob> },
+    /// The end of a choice, and no failure.
     Finished {
+        choice: usize,
         /// `stop` or `length`.
         reason: &'static str,
-        usage: Usage,
+        /// Of the whole request: with the last choice, and with it everything has ended.
+        usage: Option<Usage>,
     },
 }
 
-/// A request that the engine has accepted.
-#[derive(Debug)]
+/// A request that an engine has accepted.
 pub(crate) struct Generation {
-    pub(crate) promise: Promise,
-    events: Streaming<GenerateEvent>,
+    batch: Batch,
+    entry: Entry,
+    /// On the way into another engine.
+    restart: Option<Restart>,
+    /// Whether the client has got a part of the answer.
+    spoken: bool,
+    /// What the client was told about timing, if it was.
+    told: Option<Promise>,
     life: Life,
-    /// A place under the local cap, when nobody else admitted it.
-    _permit: Option<Permit>,
 }
+
+type Restart = Pin<Box<dyn Future<Output = (Entry, Result<Batch, ApiError>)>>>;
 
 /// Counts a request that is dropped before its end as cancelled by its client.
 #[derive(Debug)]
@@ -69,6 +68,13 @@ impl Life {
         self.shared.clock.now().since(self.head_at)
     }
 
+    fn saw_token(&mut self) {
+        if self.progress == Some(Progress::Prefill) {
+            metrics::first_token(self.age());
+            self.progress = Some(Progress::Decode);
+        }
+    }
+
     /// It has come to an end of its own.
     pub(crate) fn ended(&mut self) {
         self.progress = None;
@@ -84,14 +90,24 @@ impl Drop for Life {
 }
 
 impl Generation {
-    pub(crate) fn new(
-        promise: Promise,
-        events: Streaming<GenerateEvent>,
-        mut life: Life,
-        permit: Option<Permit>,
-    ) -> Self {
+    pub(crate) fn new(batch: Batch, entry: Entry, mut life: Life) -> Self {
         life.progress = Some(Progress::Prefill);
-        Self { promise, events, life, _permit: permit }
+        Self { batch, entry, restart: None, spoken: false, told: None, life }
+    }
+
+    /// How many choices there are.
+    pub(crate) fn choices(&self) -> usize {
+        self.batch.len()
+    }
+
+    /// What serves it.
+    pub(crate) fn served(&self) -> &Served {
+        self.entry.served()
+    }
+
+    /// What the client is told about timing. From here on nothing less will do.
+    pub(crate) fn tell(&mut self) -> Promise {
+        *self.told.insert(self.batch.promise)
     }
 
     /// What comes next. Nothing may be asked after the end or an error. May be dropped and called
@@ -102,8 +118,9 @@ impl Generation {
     pub(crate) async fn next(&mut self) -> Result<Event, ApiError> {
         let outcome = self.next_event().await;
         match &outcome {
-            Ok(Event::Text(_)) => {}
-            Ok(Event::Finished { .. }) => {
+            Ok(Event::Piece { .. }) => self.spoken = true,
+            Ok(Event::Finished { usage: None, .. }) => {}
+            Ok(Event::Finished { usage: Some(_), .. }) => {
                 metrics::finished(self.life.age());
                 self.life.ended();
             }
@@ -119,62 +136,51 @@ impl Generation {
 
     async fn next_event(&mut self) -> Result<Event, ApiError> {
         loop {
-            let event = self.events.message().await.map_err(|status| broken(&status))?;
-            match event.and_then(|event| event.event) {
-                Some(Wire::Delta(delta)) => {
+            if let Some(restart) = &mut self.restart {
+                let (entry, outcome) = restart.await;
+                self.restart = None;
+                self.entry = entry;
+                self.go_on_with(outcome?)?;
+            }
+            match self.batch.next().await {
+                Ok((choice, Heard::Delta(delta))) => {
                     if delta.tokens > 0 {
-                        self.saw_token();
+                        self.life.saw_token();
                     }
-                    if !delta.text.is_empty() {
-                        return Ok(Event::Text(delta.text));
+                    if !delta.text.is_empty() || !delta.logprobs.is_empty() {
+                        let (text, logprobs) = (delta.text, delta.logprobs);
+                        return Ok(Event::Piece { choice, text, logprobs });
                     }
                 }
-                Some(Wire::Finished(finished)) => return end(&finished),
-                Some(Wire::Accepted(_)) => {
-                    error!("the engine accepted twice");
-                    return Err(ApiError::Internal);
+                Ok((choice, Heard::Finished { reason, usage })) => {
+                    self.spoken = true;
+                    return Ok(Event::Finished { choice, reason, usage });
                 }
-                None => return Err(ApiError::Cut),
+                Err(error) if error.lost_engine() && !self.spoken => self.start_again(error)?,
+                Err(error) => return Err(error),
             }
         }
     }
 
-    fn saw_token(&mut self) {
-        if self.life.progress == Some(Progress::Prefill) {
-            metrics::first_token(self.life.age());
-            self.life.progress = Some(Progress::Decode);
-        }
+    /// # Errors
+    /// There is no other engine; then it is `error` that the client hears of.
+    fn start_again(&mut self, error: ApiError) -> Result<(), ApiError> {
+        let Some(entry) = self.entry.elsewhere(&error) else { return Err(error) };
+        self.batch.cancel();
+        self.restart = Some(Box::pin(async move {
+            let outcome = entry.enter().await;
+            (entry, outcome)
+        }));
+        Ok(())
     }
-}
 
-/// What a stream that breaks means: the work is lost, whatever the code says.
-fn broken(status: &Status) -> ApiError {
-    let error = failure(status);
-    if matches!(error, ApiError::EngineDown { .. }) { ApiError::Cut } else { error }
-}
-
-fn end(finished: &Finished) -> Result<Event, ApiError> {
-    match (finish_reason(finished.reason()), finished.usage) {
-        (Some(reason), Some(usage)) => Ok(Event::Finished { reason, usage: usage.into() }),
-        (Some(_), None) => {
-            error!("the engine finished without a usage");
-            Err(ApiError::Internal)
+    /// # Errors
+    /// The client was told more than this engine promises.
+    fn go_on_with(&mut self, batch: Batch) -> Result<(), ApiError> {
+        if self.told.is_some_and(|told| !batch.promise.keeps(&told)) {
+            return Err(ApiError::Cut);
         }
-        (None, _) => Err(unfinished(finished)),
-    }
-}
-
-/// The failure behind an end that is not the answer's own.
-pub(crate) fn unfinished(finished: &Finished) -> ApiError {
-    match finished.reason() {
-        FinishReason::Cancelled => ApiError::Cancelled,
-        FinishReason::Deadline => ApiError::Deadline,
-        FinishReason::Evicted => ApiError::Evicted,
-        FinishReason::Shutdown => ApiError::EngineDown { reason: "it is shutting down".into() },
-        FinishReason::Failed => ApiError::EngineFailed { message: finished.message.clone() },
-        FinishReason::Unspecified | FinishReason::Stop | FinishReason::Length => {
-            error!(reason = ?finished.reason(), "the engine ended a request in an odd way");
-            ApiError::Internal
-        }
+        self.batch = batch;
+        Ok(())
     }
 }

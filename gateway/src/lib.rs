@@ -1,8 +1,8 @@
 //! OpenAI-compatible HTTP in front of the engine.
 //!
-//! A chat request is read and checked (`openai`), prepared by the engine, admitted by the admission
-//! service and submitted to the engine (`entry`); its text (`generation`) is framed as JSON or as
-//! server-sent events (`sse`).
+//! A request is read and checked (`openai`), prepared by the engine, admitted by the admission service and
+//! submitted to the engine (`entry`), once for each of its choices; what they say (`batch`, `generation`)
+//! is framed as JSON or as server-sent events (`sse`).
 //! Nothing goes out before the engine has accepted the request, so that every earlier failure keeps
 //! its HTTP status; every later one is told in band. Dropping the HTTP connection drops the gRPC call,
 //! and that cancels the request in every phase.
@@ -12,6 +12,7 @@
 //! socket and the client's.
 
 mod app;
+mod batch;
 mod body;
 mod cors;
 mod drain;
@@ -22,6 +23,7 @@ mod fallback;
 mod generation;
 mod metrics;
 mod openai;
+mod order;
 mod probe;
 mod route;
 mod server;

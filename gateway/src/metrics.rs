@@ -14,6 +14,7 @@ const TTFT: &str = "cadence_gateway_ttft_seconds";
 const E2E: &str = "cadence_gateway_e2e_seconds";
 const REFUSALS: &str = "cadence_gateway_refusals_total";
 const FALLBACKS: &str = "cadence_gateway_fallbacks_total";
+const RETRIES: &str = "cadence_gateway_engine_retries_total";
 const CANCELLED: &str = "cadence_gateway_cancelled_total";
 const STREAM_ERRORS: &str = "cadence_gateway_stream_errors_total";
 const PANICS: &str = "cadence_gateway_panics_total";
@@ -46,6 +47,7 @@ pub(crate) fn describe() {
         (REQUESTS, "HTTP requests that ended, by route and status class"),
         (REFUSALS, "chat requests that were refused, by reason"),
         (FALLBACKS, "chat requests met without the admission service, by outcome"),
+        (RETRIES, "requests that were brought into another engine because theirs was lost"),
         (CANCELLED, "chat requests whose client went away, by progress"),
         (STREAM_ERRORS, "streams that ended with an error event, by code"),
         (PANICS, "panics in handlers, each answered with 500"),
@@ -98,6 +100,10 @@ pub(crate) fn refused(reason: &'static str) {
 pub(crate) fn fallback(admitted: bool) {
     let outcome = if admitted { "admitted" } else { "refused" };
     counter!(FALLBACKS, "outcome" => outcome).increment(1);
+}
+
+pub(crate) fn retried() {
+    counter!(RETRIES).increment(1);
 }
 
 pub(crate) fn cancelled(progress: Progress) {

@@ -34,6 +34,8 @@ pub(crate) struct Served {
     pub(crate) created: u64,
     pub(crate) context_tokens: u32,
     pub(crate) fingerprint: String,
+    /// Token ids are below it; nothing when the engine does not say.
+    pub(crate) vocabulary: Option<u32>,
 }
 
 impl Served {
@@ -45,6 +47,7 @@ impl Served {
             created: model.created,
             context_tokens: info.limits.as_ref()?.context_tokens,
             fingerprint: format!("fp_{}_{file}", info.version),
+            vocabulary: (model.vocabulary > 0).then_some(model.vocabulary),
         })
     }
 }
@@ -110,11 +113,22 @@ impl Health {
 
     /// Index and health of the first engine that is up.
     pub(crate) fn first_up(&self) -> Option<(usize, Arc<Served>)> {
-        self.engines.iter().enumerate().find_map(|(index, engine)| {
+        self.up().next()
+    }
+
+    /// The engines that are up, and what they serve.
+    pub(crate) fn up(&self) -> impl Iterator<Item = (usize, Arc<Served>)> {
+        self.engines.iter().enumerate().filter_map(|(index, engine)| {
             let health = engine.borrow();
             let served = health.served.as_ref().filter(|_| health.state == State::Up)?;
             Some((index, Arc::clone(served)))
         })
+    }
+
+    /// What is served, or was until the engine went away. Nothing before an engine has said so.
+    pub(crate) fn known(&self) -> Option<Arc<Served>> {
+        let served = |engine: &watch::Sender<EngineHealth>| engine.borrow().served.clone();
+        self.best_engine().served.or_else(|| self.engines.iter().find_map(served))
     }
 
     /// The engine that serves, or else the one that comes nearest to it.

@@ -56,12 +56,18 @@ pub struct Settings {
     /// Requests that run at once without the admission service.
     #[arg(long, default_value_t = 4)]
     pub fallback_requests_max: u16,
+    /// The time budget of a request that runs without the admission service and names none.
+    #[arg(long, default_value_t = 60_000)]
+    pub fallback_budget_ms: u64,
     /// The HTTP status of a refusal.
     #[arg(long, value_enum, default_value = "503")]
     pub overload_status: OverloadStatus,
     /// The cap on generated tokens for requests that name none.
     #[arg(long, default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_tokens_default: u32,
+    /// Choices that one request may ask for, all its prompts together.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=128))]
+    pub choices_max: u32,
     /// How long, at least, the port still answers after a signal to stop, so that balancers see
     /// `/ready` turn.
     #[arg(long, default_value_t = 500)]
@@ -149,6 +155,7 @@ impl service::settings::Settings for Settings {
             ("write_timeout_ms", self.write_timeout_ms),
             ("engine_timeout_ms", self.engine_timeout_ms),
             ("decide_timeout_ms", self.decide_timeout_ms),
+            ("fallback_budget_ms", self.fallback_budget_ms),
         ];
         if let Some((key, _)) = limits.iter().find(|(_, millis)| *millis == 0) {
             return Err(format!("{key}: at least 1"));
@@ -200,6 +207,8 @@ mod tests {
             (["--overload-status", "500"], "invalid value '500'"),
             (["--admission-fallback", "yes"], "invalid value 'yes'"),
             (["--max-tokens-default", "0"], "0 is not in 1.."),
+            (["--choices-max", "129"], "129 is not in 1..=128"),
+            (["--fallback-budget-ms", "0"], "fallback_budget_ms: at least 1"),
         ] {
             let error = try_read(&args).expect_err("a mistake");
             assert!(error.contains(wanted), "{error:?} does not say {wanted:?}");

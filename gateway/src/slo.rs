@@ -1,6 +1,6 @@
 //! Budgets: what a client asks for in headers, and what is left of it.
 
-use actix_web::http::header::HeaderMap;
+use actix_web::http::header::{HeaderMap, HeaderName};
 use proto::v1::Budget;
 use units::{Micros, Span};
 
@@ -11,12 +11,16 @@ const BUDGET_MS_MAX: u64 = 86_400_000;
 /// No patience may be longer than this, in milliseconds.
 const PATIENCE_MS_MAX: u64 = 600_000;
 
-const E2E: &str = "x-slo-e2e-ms";
+pub(crate) const E2E: &str = "x-slo-e2e-ms";
 const TTFT: &str = "x-slo-ttft-ms";
 /// The name that another gateway uses.
 const TTFT_ALIAS: &str = "x-llm-d-slo-ttft-ms";
 const PATIENCE: &str = "x-slo-patience-ms";
 const MODE: &str = "x-slo-mode";
+/// What the names of these headers begin with. A name that begins so and is none of them is a mistake
+/// that would cost its author the budget.
+const PREFIX: &str = "x-slo-";
+const NAMES: [&str; 4] = [E2E, TTFT, PATIENCE, MODE];
 
 /// What a client wants of the timing of its answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,8 +37,13 @@ impl Wishes {
     /// Reads the `x-slo-` headers.
     ///
     /// # Errors
-    /// A value that is not one; the header is named.
+    /// A name that is not one, or a value; the header is named.
     pub(crate) fn read(headers: &HeaderMap) -> Result<Self, ApiError> {
+        let names = headers.keys().map(HeaderName::as_str);
+        if let Some(name) = { names }.find(|it| it.starts_with(PREFIX) && !NAMES.contains(it)) {
+            let known = NAMES.join(", ");
+            return Err(ApiError::invalid(name, format!("{name} is none of {known}")));
+        }
         let budget = |name| millis(headers, name, 1, BUDGET_MS_MAX);
         let best_effort = match text(headers, MODE)? {
             None => false,
@@ -52,8 +61,19 @@ impl Wishes {
     }
 }
 
+impl Wishes {
+    /// The budget that `header` asked for.
+    pub(crate) fn budget(&self, header: &str) -> Option<Span> {
+        if header == TTFT { self.ttft } else { self.e2e }
+    }
+}
+
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, ApiError> {
-    let Some(value) = headers.get(name) else { return Ok(None) };
+    let mut values = headers.get_all(name);
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(ApiError::invalid(name, format!("{name} must be given once")));
+    }
     match value.to_str() {
         Ok(text) => Ok(Some(text.trim())),
         Err(_) => Err(ApiError::invalid(name, format!("{name} must be plain text"))),
@@ -107,6 +127,26 @@ impl Deadlines {
         }
     }
 
+    /// The same, due at the end of `budget` at the latest where there was no end.
+    pub(crate) fn or_within(self, budget: Span, head_at: Micros) -> Self {
+        Self { e2e: Some(self.e2e.unwrap_or(head_at + budget)), ..self }
+    }
+
+    /// The header of the budget that has run out, if one has.
+    pub(crate) fn missed(&self, now: Micros) -> Option<&'static str> {
+        let over = |deadline: Option<Micros>| deadline.is_some_and(|deadline| deadline <= now);
+        if over(self.e2e) { Some(E2E) } else { over(self.ttft).then_some(TTFT) }
+    }
+
+    /// The header of the budget that runs out first.
+    pub(crate) fn first(&self) -> &'static str {
+        match (self.e2e, self.ttft) {
+            (None, Some(_)) => TTFT,
+            (Some(e2e), Some(ttft)) if ttft < e2e => TTFT,
+            _ => E2E,
+        }
+    }
+
     /// Time until the last token is due, if that matters.
     pub(crate) fn e2e_left(&self, now: Micros) -> Option<Span> {
         self.e2e.map(|deadline| deadline.until(now))
@@ -116,13 +156,13 @@ impl Deadlines {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use actix_web::http::header::{HeaderName, HeaderValue};
+    use actix_web::http::header::HeaderValue;
 
     fn read(headers: &[(&'static str, &str)]) -> Result<Wishes, ApiError> {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             let value = HeaderValue::from_bytes(value.as_bytes()).expect("a value");
-            map.insert(HeaderName::from_static(name), value);
+            map.append(HeaderName::from_static(name), value);
         }
         Wishes::read(&map)
     }
@@ -155,6 +195,31 @@ mod tests {
         }
         assert!(read(&[(PATIENCE, "600001")]).is_err());
         assert!(read(&[(MODE, "promised")]).is_err());
+    }
+
+    #[test]
+    fn a_misspelt_header_is_named() {
+        for name in ["x-slo-e2e", "x-slo-ttft", "x-slo-", "x-slo-tier", "x-slo-e2e-msx"] {
+            let Err(ApiError::Invalid { param, .. }) = read(&[(E2E, "4000"), (name, "1")]) else {
+                panic!("{name} was taken");
+            };
+            assert_eq!(param.as_deref(), Some(name));
+        }
+        assert!(read(&[("x-slow", "1"), ("x-sloe2e-ms", "1")]).is_ok());
+        assert!(read(&[(E2E, "4000"), (E2E, "5000")]).is_err());
+    }
+
+    #[test]
+    fn the_budget_that_ran_out_is_known() {
+        let wishes = Wishes { e2e: Some(Span(100)), ttft: Some(Span(50)), ..Wishes::default() };
+        let deadlines = Deadlines::of(&wishes, Micros(0));
+        let missed = [49, 50, 100].map(|now| deadlines.missed(Micros(now)));
+        assert_eq!(missed, [None, Some(TTFT), Some(E2E)]);
+        assert_eq!(deadlines.first(), TTFT);
+        let endless = Deadlines::of(&Wishes::default(), Micros(0));
+        assert_eq!((endless.missed(Micros(u64::MAX)), endless.first()), (None, E2E));
+        assert_eq!(endless.or_within(Span(9), Micros(1)).missed(Micros(10)), Some(E2E));
+        assert_eq!(deadlines.or_within(Span(9), Micros(1)), deadlines);
     }
 
     #[test]

@@ -1,15 +1,14 @@
 //! Answers as server-sent events.
 //!
-//! Role -> text ... -> finish reason -> usage, if asked for -> `[DONE]`; or, at any point after the role, one error
-//! event and the end. Only `data:` records and comments are ever sent, because clients stumble over
-//! everything else. The next record is made when the socket has taken the last, so a slow reader slows
-//! the engine's stream down and nothing piles up here.
+//! Opening -> pieces ... -> finish reason of each choice -> usage, if asked for -> `[DONE]`; or, at any point after
+//! the opening, one error event and the end. Only `data:` records and comments are ever sent, because
+//! clients stumble over everything else. The next record is made when the socket has taken the last, so
+//! a slow reader slows the engine's stream down and nothing piles up here.
 
 use std::{convert::Infallible, future::pending, pin::Pin, time::Duration};
 
 use actix_web::web::Bytes;
 use futures_util::{Stream, stream};
-use serde::Serialize;
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::{
@@ -17,17 +16,17 @@ use crate::{
     error::ApiError,
     generation::{Event, Generation},
     metrics,
-    openai::{Chunk, ChunkChoice, Delta, Head, Usage},
+    openai::{Records, error_record},
 };
 
 const HEARTBEAT: Bytes = Bytes::from_static(b": keep-alive\n\n");
-const DONE: &[u8] = b"data: [DONE]\n\n";
 
 /// What a streamed answer is made of.
-#[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) generation: Generation,
-    pub(crate) head: Head,
+    pub(crate) records: Records,
+    /// What goes out first; nothing where an answer begins with its first token.
+    pub(crate) opening: Vec<u8>,
     /// Whether the usage is told at the end.
     pub(crate) include_usage: bool,
     /// How long the stream may be silent.
@@ -35,10 +34,11 @@ pub(crate) struct Source {
     pub(crate) ending: Ending,
 }
 
-/// The events of an answer, from the role on.
-pub(crate) fn events(source: Source) -> impl Stream<Item = Result<Bytes, Infallible>> {
+/// The events of an answer, from the opening on.
+pub(crate) fn events(mut source: Source) -> impl Stream<Item = Result<Bytes, Infallible>> {
     let silence = source.heartbeat.map(|limit| (limit, Box::pin(sleep(limit))));
-    let answer = Answer { source, silence, begun: false };
+    let opening = Some(std::mem::take(&mut source.opening)).filter(|bytes| !bytes.is_empty());
+    let answer = Answer { source, silence, opening };
     stream::unfold(Some(answer), |answer| async {
         let (bytes, answer) = answer?.step().await;
         Some((Ok(bytes), answer))
@@ -49,7 +49,8 @@ struct Answer {
     source: Source,
     /// How long the stream may be silent, and the timer that says when it was.
     silence: Option<(Duration, Pin<Box<Sleep>>)>,
-    begun: bool,
+    /// Until it has gone out.
+    opening: Option<Vec<u8>>,
 }
 
 /// What a step waited for.
@@ -62,26 +63,37 @@ enum Woken {
 impl Answer {
     /// The next bytes, and what is left of the answer.
     async fn step(mut self) -> (Bytes, Option<Self>) {
-        if !self.begun {
-            self.begun = true;
-            let role = Delta { role: Some("assistant"), content: Some("") };
-            return (self.chunk(role, None), Some(self));
+        if let Some(opening) = self.opening.take() {
+            return (opening.into(), Some(self));
         }
         let woken = self.wait().await;
         if let Some((limit, timer)) = &mut self.silence {
             timer.as_mut().reset(Instant::now() + *limit);
         }
         match woken {
-            Woken::Event(Ok(Event::Text(text))) => {
-                let content = Delta { role: None, content: Some(&text) };
-                (self.chunk(content, None), Some(self))
-            }
-            Woken::Event(Ok(Event::Finished { reason, usage })) => (self.last(reason, usage), None),
+            Woken::Event(Ok(event)) => self.tell(event),
             Woken::Event(Err(error)) => (failed(&error), None),
             Woken::Silence => (HEARTBEAT, Some(self)),
             Woken::Ending => {
                 self.source.generation.abandon();
                 (failed(&ApiError::Draining), None)
+            }
+        }
+    }
+
+    fn tell(mut self, event: Event) -> (Bytes, Option<Self>) {
+        let records = &mut self.source.records;
+        match event {
+            Event::Piece { choice, text, logprobs } => {
+                (records.piece(choice, &text, &logprobs).into(), Some(self))
+            }
+            Event::Finished { choice, reason, usage: None } => {
+                (records.finish(choice, reason).into(), Some(self))
+            }
+            Event::Finished { choice, reason, usage: Some(usage) } => {
+                let mut out = records.finish(choice, reason);
+                records.end(&mut out, self.source.include_usage.then_some(usage));
+                (out.into(), None)
             }
         }
     }
@@ -100,33 +112,9 @@ impl Answer {
             () = silence => Woken::Silence,
         }
     }
-
-    fn chunk(&self, delta: Delta<'_>, finish_reason: Option<&'static str>) -> Bytes {
-        let choices = [ChunkChoice { index: 0, delta, finish_reason }];
-        let mut out = Vec::with_capacity(320);
-        record(&mut out, &Chunk::new(&self.source.head, &choices, None));
-        out.into()
-    }
-
-    fn last(&self, reason: &'static str, usage: Usage) -> Bytes {
-        let mut out = self.chunk(Delta::default(), Some(reason)).to_vec();
-        if self.source.include_usage {
-            record(&mut out, &Chunk::new(&self.source.head, &[], Some(usage)));
-        }
-        out.extend_from_slice(DONE);
-        out.into()
-    }
 }
 
 fn failed(error: &ApiError) -> Bytes {
     metrics::stream_error(error.code());
-    let mut out = Vec::new();
-    record(&mut out, &error.envelope());
-    out.into()
-}
-
-fn record(out: &mut Vec<u8>, data: &impl Serialize) {
-    out.extend_from_slice(b"data: ");
-    serde_json::to_writer(&mut *out, data).expect("plain data, and a vector takes every write");
-    out.extend_from_slice(b"\n\n");
+    error_record(error).into()
 }

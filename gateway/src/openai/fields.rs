@@ -126,6 +126,15 @@ impl Fields {
         self.take(name).map(|value| Self::of(value, &place)).transpose()
     }
 
+    /// The members of an object, as they are.
+    pub(super) fn members(&mut self, name: &str) -> Result<Option<Map<String, Value>>, ApiError> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Value::Object(members)) => Ok(Some(members)),
+            Some(other) => Err(wrong(&self.place(name), Kind::Object.noun(), &other)),
+        }
+    }
+
     /// A whole number from `range`.
     ///
     /// # Errors

@@ -65,8 +65,15 @@ fn join(parts: Vec<Value>, place: &str) -> Result<String, ApiError> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+    use proto::v1::{ChatInput, prepare_request::Input};
+
+    /// A conversation of one message.
+    pub(in crate::openai) fn user(content: &str) -> Input {
+        let message = ChatMessage { role: "user".into(), content: content.into() };
+        Input::Chat(ChatInput { messages: vec![message] })
+    }
 
     fn read(messages: &str) -> Result<Vec<(String, String)>, ApiError> {
         let body = format!("{{\"messages\":{messages}}}");

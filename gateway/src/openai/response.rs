@@ -1,7 +1,13 @@
-//! What goes back to the client.
+//! What goes back to the client in one piece, and what is common to all answers.
 
-use proto::v1::FinishReason;
+use proto::v1::{FinishReason, TokenLogprob};
 use serde::Serialize;
+
+use super::{
+    Endpoint,
+    choice::{ChatChoice, Message, TextChoice},
+    logprobs::{ChatLogprobs, TextLogprobs},
+};
 
 /// What all chunks of one answer share.
 #[derive(Clone, Debug)]
@@ -14,93 +20,31 @@ pub(crate) struct Head {
     pub(crate) fingerprint: String,
 }
 
-/// A whole answer.
-#[derive(Debug, Serialize)]
-pub(crate) struct ChatCompletion<'a> {
-    id: &'a str,
-    object: &'static str,
-    created: u64,
-    model: &'a str,
-    system_fingerprint: &'a str,
-    choices: [Choice<'a>; 1],
-    usage: Usage,
-}
-
-#[derive(Debug, Serialize)]
-struct Choice<'a> {
-    index: u32,
-    message: Message<'a>,
-    finish_reason: &'static str,
-}
-
-#[derive(Debug, Serialize)]
-struct Message<'a> {
-    role: &'static str,
-    content: &'a str,
-    refusal: Option<&'static str>,
-}
-
-impl<'a> ChatCompletion<'a> {
-    pub(crate) fn new(
-        head: &'a Head,
-        content: &'a str,
-        finish_reason: &'static str,
-        usage: Usage,
-    ) -> Self {
-        let message = Message { role: "assistant", content, refusal: None };
-        Self {
-            id: &head.id,
-            object: "chat.completion",
-            created: head.created,
-            model: &head.model,
-            system_fingerprint: &head.fingerprint,
-            choices: [Choice { index: 0, message, finish_reason }],
-            usage,
-        }
-    }
-}
-
-/// One event of a streamed answer. There is never an `error` member in it, not even a null one: some
+/// A whole answer or a chunk of one. There is never an `error` member in it, not even a null one: some
 /// clients take its presence for a failure.
 #[derive(Debug, Serialize)]
-pub(crate) struct Chunk<'a> {
+pub(super) struct Document<'a, C> {
     id: &'a str,
     object: &'static str,
     created: u64,
     model: &'a str,
     system_fingerprint: &'a str,
-    /// Present and empty beside the usage: clients look for it.
-    choices: &'a [ChunkChoice<'a>],
+    /// Present and empty beside a stream's usage: clients look for it.
+    choices: &'a [C],
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<Usage>,
 }
 
-/// What a chunk adds to one choice.
-#[derive(Debug, Serialize)]
-pub(crate) struct ChunkChoice<'a> {
-    pub(crate) index: u32,
-    pub(crate) delta: Delta<'a>,
-    pub(crate) finish_reason: Option<&'static str>,
-}
-
-/// What a chunk adds to a message.
-#[derive(Debug, Default, Serialize)]
-pub(crate) struct Delta<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) role: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) content: Option<&'a str>,
-}
-
-impl<'a> Chunk<'a> {
-    pub(crate) fn new(
+impl<'a, C> Document<'a, C> {
+    pub(super) fn new(
         head: &'a Head,
-        choices: &'a [ChunkChoice<'a>],
+        object: &'static str,
+        choices: &'a [C],
         usage: Option<Usage>,
     ) -> Self {
         Self {
             id: &head.id,
-            object: "chat.completion.chunk",
+            object,
             created: head.created,
             model: &head.model,
             system_fingerprint: &head.fingerprint,
@@ -110,27 +54,89 @@ impl<'a> Chunk<'a> {
     }
 }
 
+/// One choice, said to its end.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Said {
+    pub(crate) text: String,
+    /// Nothing when they were not asked for.
+    pub(crate) logprobs: Option<Vec<TokenLogprob>>,
+    pub(crate) finish_reason: &'static str,
+}
+
+impl Said {
+    /// Adds what was said next.
+    pub(crate) fn add(&mut self, text: &str, logprobs: Vec<TokenLogprob>) {
+        self.text += text;
+        if let Some(told) = &mut self.logprobs {
+            told.extend(logprobs);
+        }
+    }
+}
+
+/// The whole answer as JSON.
+pub(crate) fn whole(endpoint: Endpoint, head: &Head, said: &[Said], usage: Usage) -> Vec<u8> {
+    let said = said.iter().enumerate();
+    match endpoint {
+        Endpoint::Chat => {
+            let choices: Vec<_> = said.map(chat_choice).collect();
+            json(&Document::new(head, "chat.completion", &choices, Some(usage)))
+        }
+        Endpoint::Completions => {
+            let choices: Vec<_> = said.map(text_choice).collect();
+            json(&Document::new(head, "text_completion", &choices, Some(usage)))
+        }
+    }
+}
+
+fn chat_choice((index, said): (usize, &Said)) -> ChatChoice<'_> {
+    ChatChoice {
+        index,
+        message: Message::new(&said.text),
+        logprobs: said.logprobs.as_deref().map(ChatLogprobs::new),
+        finish_reason: said.finish_reason,
+    }
+}
+
+fn text_choice((index, said): (usize, &Said)) -> TextChoice<'_> {
+    TextChoice {
+        text: &said.text,
+        index,
+        logprobs: said.logprobs.as_deref().map(|tokens| TextLogprobs::new(tokens, &mut 0)),
+        finish_reason: Some(said.finish_reason),
+    }
+}
+
+fn json(document: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(document).expect("plain data, and a vector takes every write")
+}
+
 /// Tokens of a request and its answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Usage {
-    prompt_tokens: u32,
-    completion_tokens: u32,
+    prompt_tokens: u64,
+    completion_tokens: u64,
     total_tokens: u64,
     prompt_tokens_details: PromptTokensDetails,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 struct PromptTokensDetails {
-    cached_tokens: u32,
+    cached_tokens: u64,
 }
 
-impl From<proto::v1::Usage> for Usage {
-    fn from(usage: proto::v1::Usage) -> Self {
+impl Usage {
+    /// The sum over all choices; a prompt counts once, however many choices it has.
+    pub(crate) fn sum(choices: &[proto::v1::Usage], copies: usize) -> Self {
+        let firsts = || choices.iter().step_by(copies.max(1));
+        let prompt_tokens = firsts().map(|usage| u64::from(usage.prompt_tokens)).sum();
+        let cached_tokens = firsts().map(|usage| u64::from(usage.cached_tokens)).sum();
+        let completion_tokens =
+            choices.iter().map(|usage| u64::from(usage.completion_tokens)).sum();
         Self {
-            prompt_tokens: usage.prompt_tokens,
-            completion_tokens: usage.completion_tokens,
-            total_tokens: u64::from(usage.prompt_tokens) + u64::from(usage.completion_tokens),
-            prompt_tokens_details: PromptTokensDetails { cached_tokens: usage.cached_tokens },
+            prompt_tokens,
+            completion_tokens,
+            total_tokens: prompt_tokens + completion_tokens,
+            prompt_tokens_details: PromptTokensDetails { cached_tokens },
         }
     }
 }
@@ -149,30 +155,22 @@ pub(crate) fn finish_reason(reason: FinishReason) -> Option<&'static str> {
     }
 }
 
-/// One served model.
-#[derive(Debug, Serialize)]
-pub(crate) struct Model<'a> {
-    id: &'a str,
-    object: &'static str,
-    created: u64,
-    owned_by: &'static str,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl<'a> Model<'a> {
-    pub(crate) fn new(id: &'a str, created: u64) -> Self {
-        Self { id, object: "model", created, owned_by: "cadence" }
-    }
-}
-
-/// The served models.
-#[derive(Debug, Serialize)]
-pub(crate) struct ModelList<'a> {
-    object: &'static str,
-    data: &'a [Model<'a>],
-}
-
-impl<'a> ModelList<'a> {
-    pub(crate) fn new(data: &'a [Model<'a>]) -> Self {
-        Self { object: "list", data }
+    #[test]
+    fn a_prompt_counts_once_and_answers_add_up() {
+        let usage = |prompt_tokens, completion_tokens, cached_tokens| proto::v1::Usage {
+            prompt_tokens,
+            completion_tokens,
+            cached_tokens,
+        };
+        let choices = [usage(10, 1, 0), usage(10, 2, 9), usage(20, 3, 5), usage(20, 4, 19)];
+        let sum = Usage::sum(&choices, 2);
+        assert_eq!((sum.prompt_tokens, sum.completion_tokens, sum.total_tokens), (30, 10, 40));
+        assert_eq!(sum.prompt_tokens_details.cached_tokens, 5);
+        let huge = [usage(u32::MAX, u32::MAX, u32::MAX); 3];
+        assert_eq!(Usage::sum(&huge, 1).total_tokens, 6 * u64::from(u32::MAX));
     }
 }

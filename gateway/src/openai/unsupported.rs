@@ -33,9 +33,6 @@ pub(super) fn check(request: &mut Fields) -> Result<(), ApiError> {
     for (name, kind) in IGNORED {
         request.take_kind(name, kind)?;
     }
-    one_choice(request)?;
-    logprobs(request)?;
-    penalties(request)?;
     format(request)?;
     tools(request)?;
     functions(request)?;
@@ -44,42 +41,6 @@ pub(super) fn check(request: &mut Fields) -> Result<(), ApiError> {
 
 fn unsupported(request: &Fields, name: &str, only: &str) -> ApiError {
     request.must(name, &format!("be {only}: nothing else is supported"))
-}
-
-fn one_choice(request: &mut Fields) -> Result<(), ApiError> {
-    match request.integer("n", 1..=i64::MAX)? {
-        None | Some(1) => Ok(()),
-        Some(_) => Err(unsupported(request, "n", "1")),
-    }
-}
-
-fn logprobs(request: &mut Fields) -> Result<(), ApiError> {
-    if request.flag("logprobs")? == Some(true) {
-        return Err(unsupported(request, "logprobs", "false"));
-    }
-    if request.integer("top_logprobs", 0..=20)?.is_some() {
-        return Err(unsupported(request, "top_logprobs", "absent"));
-    }
-    Ok(())
-}
-
-fn penalties(request: &mut Fields) -> Result<(), ApiError> {
-    for name in ["presence_penalty", "frequency_penalty"] {
-        if request.number(name, -2.0..=2.0)?.is_some_and(|penalty| penalty != 0.0) {
-            return Err(unsupported(request, name, "0"));
-        }
-    }
-    for name in ["repeat_penalty", "repetition_penalty"] {
-        if request.number(name, 0.0..=f64::MAX)?.is_some_and(|penalty| penalty != 1.0) {
-            return Err(unsupported(request, name, "1"));
-        }
-    }
-    match request.take_kind("logit_bias", Kind::Object)? {
-        Some(Value::Object(biases)) if !biases.is_empty() => {
-            Err(unsupported(request, "logit_bias", "empty"))
-        }
-        _ => Ok(()),
-    }
 }
 
 fn format(request: &mut Fields) -> Result<(), ApiError> {

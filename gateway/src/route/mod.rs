@@ -3,7 +3,9 @@
 //! Handlers are thin: they read what HTTP says, call the rest of the crate, and write HTTP. A wrong
 //! method, an unknown path and a panic are answered here, in the same envelope as everything else.
 
+mod answer;
 mod chat;
+mod completions;
 mod health;
 mod models;
 
@@ -32,6 +34,10 @@ pub(crate) fn configure(config: &mut ServiceConfig) {
     config
         .service(guarded(
             web::resource("/v1/chat/completions").route(web::post().to(chat::complete)),
+            POST,
+        ))
+        .service(guarded(
+            web::resource("/v1/completions").route(web::post().to(completions::complete)),
             POST,
         ))
         .service(get("/v1/models", web::get().to(models::list), web::head().to(models::list)))

@@ -35,7 +35,7 @@ pub(crate) async fn one(
 
 /// What is served, or was until the engine went away.
 fn served(gateway: &Gateway) -> Result<Arc<Served>, ApiError> {
-    match gateway.shared.health.best_engine().served {
+    match gateway.shared.health.known() {
         Some(served) => Ok(served),
         None => gateway.serving_engine().map(|(_, served)| served),
     }

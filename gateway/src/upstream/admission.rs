@@ -24,6 +24,8 @@ pub(crate) struct Admission {
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
     pub(crate) id: RequestId,
+    /// 0 for the first try.
+    pub(crate) attempt: u32,
     pub(crate) engine_instance: String,
     pub(crate) prompt_tokens: u32,
     pub(crate) cached_tokens: u32,
@@ -67,7 +69,7 @@ impl Admission {
     ) -> Result<Verdict, ApiError> {
         let request = DecideRequest {
             request_id: question.id.to_string(),
-            attempt: 0,
+            attempt: question.attempt,
             candidates: vec![Candidate {
                 engine_instance: question.engine_instance,
                 cached_tokens: question.cached_tokens,
@@ -130,13 +132,22 @@ fn trouble(status: &Status) -> Result<Verdict, ApiError> {
     Ok(Verdict::Unreachable)
 }
 
+/// Whether what is refused has run out of time, rather than that there never was enough.
+pub(crate) fn ran_out(refused: &Refused) -> bool {
+    refused.permanent && refused.reason() == RefusalReason::Slo && refused.bound_us.is_none()
+}
+
 /// A refusal as the client hears it. `overload` is the status of refusals that may pass.
 pub(crate) fn refusal(refused: Refused, overload: StatusCode) -> Refusal {
     let reason = refused.reason();
     let millis = |micros: u64| micros.div_ceil(1_000);
     Refusal {
-        // A request that can never fit is wrong, not early: a retry would go on for ever.
-        status: if reason == RefusalReason::Never { StatusCode::BAD_REQUEST } else { overload },
+        // A request that no wait can help is wrong, not early: a retry would go on for ever.
+        status: if refused.permanent || reason == RefusalReason::Never {
+            StatusCode::BAD_REQUEST
+        } else {
+            overload
+        },
         code: code(reason),
         retry_after: Span(refused.retry_after_us),
         permanent: refused.permanent,

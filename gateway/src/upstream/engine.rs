@@ -5,8 +5,8 @@ use std::error::Error as _;
 use proto::{
     MESSAGE_BYTES_MAX,
     v1::{
-        ChatInput, ChatMessage, GenerateEvent, GenerateRequest, InfoRequest, InfoResponse,
-        PrepareRequest, PrepareResponse, engine_client::EngineClient, prepare_request::Input,
+        GenerateEvent, GenerateRequest, InfoRequest, InfoResponse, PrepareRequest, PrepareResponse,
+        engine_client::EngineClient, prepare_request::Input,
     },
 };
 use tonic::{Code, Status, Streaming, transport::Channel};
@@ -36,13 +36,11 @@ impl Engine {
     pub(crate) async fn prepare(
         &self,
         id: RequestId,
-        messages: Vec<ChatMessage>,
+        input: Input,
+        return_token_ids: bool,
     ) -> Result<PrepareResponse, Status> {
-        let request = PrepareRequest {
-            request_id: id.to_string(),
-            input: Some(Input::Chat(ChatInput { messages })),
-            return_token_ids: false,
-        };
+        let request =
+            PrepareRequest { request_id: id.to_string(), input: Some(input), return_token_ids };
         Ok(self.client.clone().prepare(request).await?.into_inner())
     }
 

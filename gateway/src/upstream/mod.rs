@@ -3,5 +3,5 @@
 mod admission;
 mod engine;
 
-pub(crate) use admission::{Admission, Question, Verdict, refusal};
+pub(crate) use admission::{Admission, Question, Verdict, ran_out, refusal};
 pub(crate) use engine::{Engine, failure};

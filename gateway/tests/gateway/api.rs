@@ -1,6 +1,6 @@
 //! Routes, fields, and what reaches the upstreams.
 
-use proto::v1::{Tier, generate_request::Prompt, prepare_request::Input};
+use proto::v1::{LogitBias, Tier, generate_request::Prompt, prepare_request::Input};
 use tonic::Status;
 
 use crate::support::{
@@ -30,7 +30,7 @@ async fn models_are_listed_and_found_by_name() {
 #[tokio::test(flavor = "multi_thread")]
 async fn other_paths_and_methods_get_the_envelope() {
     let stack = Stack::start().await;
-    for path in ["/", "/v1", "/v2/models", "/v1/completions", "/v1/modelsx", "/%00", "/v1/chat"] {
+    for path in ["/", "/v1", "/v2/models", "/v1/complete", "/v1/modelsx", "/%00", "/v1/chat"] {
         let response = get(stack.address, path).await;
         assert_eq!(response.status, 404, "{path}");
         assert_eq!(response.error().2.as_deref(), Some("not_found"), "{path}");
@@ -38,6 +38,7 @@ async fn other_paths_and_methods_get_the_envelope() {
     for (method, path, allow) in [
         ("GET", "/v1/chat/completions", "POST, OPTIONS"),
         ("PUT", "/v1/chat/completions", "POST, OPTIONS"),
+        ("GET", "/v1/completions", "POST, OPTIONS"),
         ("POST", "/v1/models", "GET, HEAD, OPTIONS"),
         ("DELETE", "/v1/models/org/tiny", "GET, HEAD, OPTIONS"),
         ("POST", "/health", "GET, HEAD, OPTIONS"),
@@ -70,7 +71,7 @@ async fn head_has_no_body_and_a_connection_serves_many() {
         assert_eq!(response.status, 200, "{path}");
         assert!(response.header("x-request-id").is_some());
     }
-    connection.send(chat("\"n\":2")).await;
+    connection.send(chat("\"n\":9")).await;
     assert_eq!(connection.read(false).await.status, 400);
     connection.send(chat("")).await;
     assert_eq!(connection.read(false).await.status, 200);
@@ -98,7 +99,9 @@ async fn what_was_asked_reaches_the_upstreams() {
     stack.admission.will(Verdict::Admit(admit));
     let body = r#"{"model":"org/tiny","messages":[{"role":"developer","content":[{"type":"text","text":"a"},
         {"type":"text","text":"b"}]},{"role":"user","content":"hi"}],"max_completion_tokens":9223372036854775808,
-        "temperature":0.5,"top_p":0.9,"top_k":40,"min_p":0.1,"seed":-1,"stop":["x","y"]}"#;
+        "temperature":0.5,"top_p":0.9,"top_k":40,"min_p":0.1,"seed":-1,"stop":["x","y"],
+        "presence_penalty":0.5,"frequency_penalty":-0.5,"repetition_penalty":1.5,"logit_bias":{"7":-100},
+        "logprobs":true,"top_logprobs":3}"#;
     let slo = "x-slo-e2e-ms: 4000\r\nx-slo-ttft-ms: 900\r\nx-slo-patience-ms: 0\r\nx-slo-mode: best-effort\r\n";
     let response = post(stack.address, request("/v1/chat/completions", slo, body)).await;
     assert_eq!(response.status, 200);
@@ -128,6 +131,10 @@ async fn what_was_asked_reaches_the_upstreams() {
     assert_eq!((admitted_as.tier(), admitted_as.epoch), (Tier::Promised, 7));
     let sampling = generate.sampling.expect("sampling");
     assert_eq!((sampling.temperature, sampling.top_k, sampling.seed), (0.5, 40, Some(u64::MAX)));
+    assert_eq!((sampling.presence_penalty, sampling.frequency_penalty), (0.5, -0.5));
+    assert_eq!(sampling.repeat_penalty, Some(1.5));
+    assert_eq!(sampling.logit_bias, [LogitBias { token: 7, bias: -100.0 }]);
+    assert_eq!(generate.top_logprobs, Some(3));
     // The budget in force is admission's, and it has run on since.
     let left = generate.budget.and_then(|budget| budget.e2e_us).expect("a budget");
     assert!((50_000_000..=60_000_000).contains(&left), "{left}");

@@ -2,16 +2,24 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Connection, Stack, chat, post, request};
+use proto::v1::prepare_request::Input;
+
+use crate::support::{
+    CONTEXT_TOKENS, Connection, FakeAdmission, FakeEngine, Preparing, Stack, chat, completion,
+    post, request,
+};
 
 const PATH: &str = "/v1/chat/completions";
 
-/// Every field of a chat request with each wrong kind of JSON value.
-fn wrong_values() -> Vec<(&'static str, Vec<&'static str>)> {
+/// All kinds of JSON value, but not these.
+fn but(right: &[&str]) -> Vec<&'static str> {
     let all = ["true", "5", "0.5", "\"x\"", "[]", "{}"];
-    let but = |right: &[&str]| all.into_iter().filter(|value| !right.contains(value)).collect();
+    all.into_iter().filter(|value| !right.contains(value)).collect()
+}
+
+/// Every field of both kinds of request with each wrong kind of JSON value.
+fn wrong_values() -> Vec<(&'static str, Vec<&'static str>)> {
     vec![
-        ("messages", but(&[])),
         ("model", but(&["\"x\""])),
         ("max_tokens", but(&["5"])),
         ("max_completion_tokens", but(&["5"])),
@@ -21,12 +29,11 @@ fn wrong_values() -> Vec<(&'static str, Vec<&'static str>)> {
         ("top_k", but(&["5"])),
         ("min_p", but(&["0.5"])),
         ("seed", but(&["5"])),
-        ("n", but(&[])),
-        ("logprobs", but(&[])),
-        ("top_logprobs", but(&[])),
-        ("presence_penalty", but(&[])),
-        ("frequency_penalty", but(&[])),
-        ("repeat_penalty", but(&[])),
+        ("n", but(&["5"])),
+        ("presence_penalty", but(&["0.5"])),
+        ("frequency_penalty", but(&["0.5"])),
+        ("repeat_penalty", but(&["5", "0.5"])),
+        ("repetition_penalty", but(&["5", "0.5"])),
         ("logit_bias", but(&["{}"])),
         ("response_format", but(&[])),
         ("tools", but(&["[]"])),
@@ -50,14 +57,41 @@ fn wrong_values() -> Vec<(&'static str, Vec<&'static str>)> {
     ]
 }
 
+/// What only chat has.
+fn wrong_in_chat() -> Vec<(&'static str, Vec<&'static str>)> {
+    vec![("messages", but(&[])), ("logprobs", but(&["true"])), ("top_logprobs", but(&[]))]
+}
+
+/// What only completions have.
+fn wrong_in_completions() -> Vec<(&'static str, Vec<&'static str>)> {
+    vec![
+        ("prompt", but(&["\"x\""])),
+        ("logprobs", but(&["5"])),
+        ("echo", but(&["true"])),
+        ("suffix", but(&[])),
+        ("best_of", but(&[])),
+    ]
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_wrong_type_is_a_400_that_names_the_field() {
     let stack = Stack::start().await;
+    sweep(&stack, chat, [wrong_values(), wrong_in_chat()].concat()).await;
+    sweep(&stack, completion, [wrong_values(), wrong_in_completions()].concat()).await;
+    assert!(stack.engine.saw_nothing() && stack.admission.saw_nothing());
+    assert_eq!(post(stack.address, chat("")).await.status, 200);
+}
+
+async fn sweep(
+    stack: &Stack,
+    request: fn(&str) -> String,
+    wrong: Vec<(&'static str, Vec<&'static str>)>,
+) {
     let mut connection = Connection::open(stack.address).await;
-    for (field, values) in wrong_values() {
+    for (field, values) in wrong {
         for value in values {
-            // Later members win, so this one replaces good messages.
-            connection.send(chat(&format!("\"{field}\":{value}"))).await;
+            // Later members win, so this one replaces a good one.
+            connection.send(request(&format!("\"{field}\":{value}"))).await;
             let response = connection.read(false).await;
             assert_eq!(response.status, 400, "{field}: {value}: {}", response.text());
             let (kind, param, _) = response.error();
@@ -68,8 +102,6 @@ async fn every_wrong_type_is_a_400_that_names_the_field() {
             );
         }
     }
-    assert!(stack.engine.saw_nothing() && stack.admission.saw_nothing());
-    assert_eq!(post(stack.address, chat("")).await.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -125,12 +157,83 @@ async fn bad_slo_headers_are_named() {
         ("x-llm-d-slo-ttft-ms", "-5"),
         ("x-slo-patience-ms", "1e3"),
         ("x-slo-mode", "promised"),
+        ("x-slo-e2e", "4000"),
+        ("x-slo-timeout-ms", "4000"),
     ] {
         let headers = format!("{header}: {value}\r\n");
         let response = post(stack.address, request(PATH, &headers, body)).await;
         assert_eq!(response.status, 400, "{header}");
         assert_eq!(response.error().1.as_deref(), Some(header));
     }
+}
+
+/// What is wrong with a request is told whatever state the engine is in.
+#[tokio::test(flavor = "multi_thread")]
+async fn mistakes_are_told_while_there_is_no_engine() {
+    let stack = Stack::start().await;
+    let told = async |stack: &Stack| {
+        let malformed = post(stack.address, chat("\"top_p\":5")).await.status;
+        let unknown = post(stack.address, chat("\"model\":\"gpt-4\"")).await.status;
+        (malformed, unknown, post(stack.address, chat("")).await.status)
+    };
+    stack.engine.says(|info| info.draining = true);
+    stack.wait_until(|body| body.contains(r#""state":"draining""#)).await;
+    assert_eq!(told(&stack).await, (400, 404, 503));
+    stack.engine.kill();
+    stack.wait_until(|body| body.contains(r#""state":"down""#)).await;
+    assert_eq!(told(&stack).await, (400, 404, 503));
+    // Before an engine has said what it serves, no name is wrong.
+    let silent = FakeEngine::start();
+    silent.hangs_on_info(true);
+    let stack = Stack::with_upstreams(&[], silent, FakeAdmission::start());
+    assert_eq!(told(&stack).await, (400, 503, 503));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn numbers_at_the_edges_are_clamped_or_named() {
+    let stack = Stack::start().await;
+    stack.engine.prepares(Preparing::Tokens(CONTEXT_TOKENS - 10));
+    let huge = ["32767", "2147483648", "9223372036854775807", "18446744073709551616", "1e30"];
+    for max_tokens in huge {
+        let response = post(stack.address, chat(&format!("\"max_tokens\":{max_tokens}"))).await;
+        assert_eq!(response.status, 200, "{max_tokens}");
+        stack.engine.saw_prepare().await;
+        assert_eq!(stack.engine.saw_generate().await.max_tokens, 10);
+        assert_eq!(stack.admission.saw_decide().await.max_tokens, 10);
+    }
+    for max_tokens in ["-1", "0", "0.5", "-1e30"] {
+        let response = post(stack.address, chat(&format!("\"max_tokens\":{max_tokens}"))).await;
+        assert_eq!(response.status, 400, "{max_tokens}");
+        assert_eq!(response.error().1.as_deref(), Some("max_tokens"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn biases_of_no_token_cost_the_upstreams_nothing() {
+    let stack = Stack::start().await;
+    let many: Vec<_> = (0..90_000).map(|id| format!("\"{id}\":1")).collect();
+    let many = format!("{{{}}}", many.join(","));
+    for bias in [r#"{"999999":5}"#, r#"{"-1":5}"#, r#"{"abc":5}"#, r#"{"5":1e30}"#, &many] {
+        let response = post(stack.address, chat(&format!("\"logit_bias\":{bias}"))).await;
+        assert_eq!(response.status, 400, "{bias:.20}");
+        assert_eq!(response.error().1.as_deref(), Some("logit_bias"));
+    }
+    assert!(stack.engine.saw_nothing() && stack.admission.saw_nothing());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_nul_goes_through_whole() {
+    let stack = Stack::start().await;
+    let body = r#"{"messages":[{"role":"system","content":"a\u0000b"},{"role":"user","content":"\u0000"}],
+        "stop":"x\u0000"}"#;
+    assert_eq!(post(stack.address, request(PATH, "", body)).await.status, 200);
+    let Some(Input::Chat(chat)) = stack.engine.saw_prepare().await.input else { panic!("no chat") };
+    assert_eq!(chat.messages[0].content, "a\0b");
+    assert_eq!(stack.engine.saw_generate().await.stop, ["x\0"]);
+    let response = post(stack.address, completion(r#""prompt":"a\u0000b""#)).await;
+    assert_eq!(response.status, 200);
+    let prompt = stack.engine.saw_prepare().await.input;
+    assert_eq!(prompt, Some(Input::Text("a\0b".into())));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -93,6 +93,22 @@ async fn without_admission_a_few_run_as_best_effort() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn without_admission_a_request_expires_all_the_same() {
+    let stack = Stack::with(&["--fallback-budget-ms", "5000"]).await;
+    stack.admission.kill();
+    assert_eq!(post(stack.address, chat("")).await.status, 200);
+    stack.engine.saw_prepare().await;
+    let budget = stack.engine.saw_generate().await.budget.expect("a budget");
+    assert!(budget.e2e_us.is_some_and(|left| (1..=5_000_000).contains(&left)), "{budget:?}");
+    let body = r#"{"messages":[{"role":"user","content":"hi"}]}"#;
+    let own = request("/v1/chat/completions", "x-slo-e2e-ms: 9000\r\n", body);
+    assert_eq!(post(stack.address, own).await.status, 200);
+    stack.engine.saw_prepare().await;
+    let budget = stack.engine.saw_generate().await.budget.expect("a budget");
+    assert!(budget.e2e_us.is_some_and(|left| left > 5_000_000), "{budget:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_admission_service_that_watches_no_engine_is_as_good_as_none() {
     let stack = Stack::with(&["--fallback-requests-max", "1"]).await;
     let blind = Refused { reason: RefusalReason::NoEngine.into(), ..Refused::default() };

@@ -3,9 +3,13 @@
 mod api;
 mod bodies;
 mod cancel;
+mod choices;
+mod completions;
 mod drain;
 mod faults;
+mod logprobs;
 mod ready;
 mod refusals;
+mod retries;
 mod sse;
 mod support;

@@ -3,7 +3,7 @@
 use proto::v1::{RefusalReason, Refused};
 use tonic::Status;
 
-use crate::support::{Preparing, Response, Stack, Step, Verdict, chat, post};
+use crate::support::{Preparing, Response, Stack, Step, Verdict, chat, post, request};
 
 fn refused(reason: RefusalReason) -> Refused {
     Refused {
@@ -58,13 +58,54 @@ async fn the_numbers_behind_a_refusal_are_told() {
     };
     stack.admission.will(Verdict::Refuse(refusal));
     let response = post(stack.address, chat("")).await;
-    assert_eq!(response.status, 429);
+    // No wait can help, so the status is one that nobody retries and no time to come back is told.
+    assert_eq!(response.status, 400);
+    assert_eq!(response.header("retry-after"), None);
     assert_eq!(response.header("x-should-retry"), Some("false"));
     let slo = &response.json()["error"]["slo"];
     assert_eq!(
         *slo,
         serde_json::json!({"bound_ms": 5_001, "budget_ms": 4_000, "max_tokens_that_fit": 120})
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_status_of_a_refusal_that_may_pass_is_a_setting() {
+    for (setting, status) in [("429", 429), ("529", 529)] {
+        let stack = Stack::with(&["--overload-status", setting]).await;
+        stack.admission.will(Verdict::Refuse(refused(RefusalReason::Requests)));
+        let response = post(stack.address, chat("")).await;
+        assert_eq!((response.status, retry_after(&response)), (status, (3, 2_500)));
+    }
+}
+
+/// A budget that has run out is named, with its own number, and waiting may help.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_budget_that_ran_out_is_named() {
+    let stack = Stack::start().await;
+    let body = r#"{"messages":[{"role":"user","content":"hi"}]}"#;
+    let ask = |header: &str| request("/v1/chat/completions", header, body);
+    let ran_out = Refused {
+        permanent: true,
+        budget_us: Some(60_000_000),
+        retry_after_us: 59_000_000,
+        ..refused(RefusalReason::Slo)
+    };
+    stack.admission.will(Verdict::Refuse(ran_out));
+    for (header, param, budget_ms) in [
+        ("x-slo-ttft-ms: 1\r\n", "x-slo-ttft-ms", 1),
+        ("x-slo-ttft-ms: 1\r\nx-slo-e2e-ms: 50000\r\n", "x-slo-ttft-ms", 1),
+        ("", "x-slo-e2e-ms", 60_000),
+    ] {
+        let response = post(stack.address, ask(header)).await;
+        assert_eq!(response.status, 504, "{response:?}");
+        let (kind, named, code) = response.error();
+        assert_eq!((kind.as_str(), code.as_deref()), ("timeout_error", Some("deadline_exceeded")));
+        assert_eq!(named.as_deref(), Some(param));
+        assert_eq!(response.json()["error"]["slo"], serde_json::json!({ "budget_ms": budget_ms }));
+        assert!((1..=3).contains(&retry_after(&response).0));
+        assert_eq!(response.header("x-should-retry"), None);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -38,7 +38,7 @@ pub(crate) enum AdmissionSaw {
 
 pub(crate) struct FakeAdmission {
     server: Server,
-    verdict: Arc<Mutex<Verdict>>,
+    verdicts: Arc<Mutex<Vec<Verdict>>>,
     log: Arc<Log<AdmissionSaw>>,
 }
 
@@ -62,11 +62,11 @@ impl FakeAdmission {
     }
 
     pub(crate) fn start_at(address: SocketAddr) -> Self {
-        let verdict = Arc::new(Mutex::new(Verdict::Admit(admitted())));
+        let verdicts = Arc::new(Mutex::new(vec![Verdict::Admit(admitted())]));
         let log = Arc::new(Log::new());
-        let service = Service { verdict: Arc::clone(&verdict), log: log.sender() };
+        let service = Service { verdicts: Arc::clone(&verdicts), log: log.sender() };
         let router = Grpc::builder().add_service(AdmissionServer::new(service));
-        Self { server: Server::start(address, router), verdict, log }
+        Self { server: Server::start(address, router), verdicts, log }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -79,7 +79,12 @@ impl FakeAdmission {
     }
 
     pub(crate) fn will(&self, verdict: Verdict) {
-        *self.verdict.lock().expect("no panic") = verdict;
+        self.will_in_turn(vec![verdict]);
+    }
+
+    /// Scripts one call after the other; the last is used again and again.
+    pub(crate) fn will_in_turn(&self, verdicts: Vec<Verdict>) {
+        *self.verdicts.lock().expect("no panic") = verdicts;
     }
 
     pub(crate) async fn saw(&self) -> AdmissionSaw {
@@ -99,7 +104,7 @@ impl FakeAdmission {
 }
 
 struct Service {
-    verdict: Arc<Mutex<Verdict>>,
+    verdicts: Arc<Mutex<Vec<Verdict>>>,
     log: mpsc::UnboundedSender<AdmissionSaw>,
 }
 
@@ -121,7 +126,10 @@ impl Admission for Service {
         request: Request<DecideRequest>,
     ) -> Result<Response<DecideResponse>, Status> {
         let _ = self.log.send(AdmissionSaw::Decide(request.into_inner()));
-        let verdict = self.verdict.lock().expect("no panic").clone();
+        let verdict = {
+            let verdicts = &mut self.verdicts.lock().expect("no panic");
+            if verdicts.len() > 1 { verdicts.remove(0) } else { verdicts[0].clone() }
+        };
         let verdict = match verdict {
             Verdict::Admit(admitted) => decide_response::Verdict::Admitted(admitted),
             Verdict::Refuse(refused) => decide_response::Verdict::Refused(refused),

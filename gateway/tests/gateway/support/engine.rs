@@ -4,21 +4,25 @@ use std::{
     net::SocketAddr,
     pin::Pin,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use futures_util::Stream;
 use proto::v1::{
     Accepted, ControlRequest, ControlResponse, Delta, EngineLimits, FinishReason, Finished,
     GenerateEvent, GenerateRequest, InfoRequest, InfoResponse, ModelInfo, PrepareRequest,
-    PrepareResponse, Tier, Usage, WatchEvent, WatchRequest,
+    PrepareResponse, Tier, TokenIds, TokenLogprob, Usage, WatchEvent, WatchRequest,
     engine_server::{Engine, EngineServer},
     generate_event::Event,
 };
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming, transport::Server as Grpc};
 
-use super::server::{Log, Server};
+use super::{
+    LONG,
+    server::{Log, Server},
+};
 
 pub(crate) const MODEL: &str = "org/tiny";
 pub(crate) const CONTEXT_TOKENS: u32 = 1_000;
@@ -29,6 +33,8 @@ pub(crate) enum Step {
     Accept(Tier),
     /// One token with this text, perhaps none.
     Token(&'static str),
+    /// One token with its log probability.
+    Likely(TokenLogprob),
     Finish(FinishReason),
     Fail(Status),
     /// Waits until the gateway goes away, and notes it.
@@ -60,6 +66,8 @@ struct Script {
     /// Scripts of the next calls; the last is used again and again.
     steps: Vec<Vec<Step>>,
     hang_info: bool,
+    /// How often it was asked how it is.
+    asked: u32,
 }
 
 pub(crate) struct FakeEngine {
@@ -90,6 +98,7 @@ impl FakeEngine {
                 id: MODEL.into(),
                 sha256: "0123456789abcdef".into(),
                 created: 1_700_000_000,
+                vocabulary: 1_000,
                 ..ModelInfo::default()
             }),
             limits: Some(EngineLimits {
@@ -100,7 +109,7 @@ impl FakeEngine {
         };
         let steps = vec![answer(&["Hel", "lo"])];
         let preparing = Preparing::Tokens(10);
-        let script = Script { info, preparing, steps, hang_info: false };
+        let script = Script { info, preparing, steps, hang_info: false, asked: 0 };
         let script = Arc::new(Mutex::new(script));
         let log = Arc::new(Log::new());
         let service = Service { script: Arc::clone(&script), log: log.sender() };
@@ -137,6 +146,19 @@ impl FakeEngine {
 
     pub(crate) fn hangs_on_info(&self, hangs: bool) {
         self.script.lock().expect("no panic").hang_info = hangs;
+    }
+
+    /// Returns when the gateway has found out how it is by now.
+    pub(crate) async fn is_known(&self) {
+        let asked = || self.script.lock().expect("no panic").asked;
+        let before = asked();
+        let poll = async {
+            // Who asks again has read the last answer.
+            while asked() < before + 2 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(LONG, poll).await.expect("nobody asks");
     }
 
     /// The next thing that it has seen.
@@ -199,7 +221,9 @@ impl Engine for Service {
         &self,
         request: Request<PrepareRequest>,
     ) -> Result<Response<PrepareResponse>, Status> {
-        self.note(EngineSaw::Prepare(request.into_inner()));
+        let request = request.into_inner();
+        let ids = request.return_token_ids;
+        self.note(EngineSaw::Prepare(request));
         match self.script().preparing {
             Preparing::Tokens(prompt_tokens) => Ok(Response::new(PrepareResponse {
                 prompt_tokens,
@@ -207,6 +231,7 @@ impl Engine for Service {
                 room_tokens: CONTEXT_TOKENS.saturating_sub(prompt_tokens),
                 held_us: 10_000_000,
                 engine_instance: "engine-1".into(),
+                token_ids: ids.then(|| TokenIds { ids: (0..prompt_tokens).collect() }),
                 ..PrepareResponse::default()
             })),
             Preparing::Fail(status) => Err(status),
@@ -236,7 +261,11 @@ impl Engine for Service {
     }
 
     async fn info(&self, _: Request<InfoRequest>) -> Result<Response<InfoResponse>, Status> {
-        let script = self.script();
+        let script = {
+            let script = &mut self.script.lock().expect("no panic");
+            script.asked += 1;
+            script.clone()
+        };
         if script.hang_info {
             return std::future::pending().await;
         }
@@ -270,6 +299,11 @@ async fn follow(
             Step::Token(text) => {
                 completion_tokens += 1;
                 Event::Delta(Delta { text: text.into(), tokens: 1, ..Delta::default() })
+            }
+            Step::Likely(token) => {
+                completion_tokens += 1;
+                let text = String::from_utf8(token.bytes.clone()).expect("whole characters");
+                Event::Delta(Delta { text, tokens: 1, logprobs: vec![token] })
             }
             Step::Finish(reason) => Event::Finished(Finished {
                 reason: reason.into(),

@@ -148,6 +148,12 @@ pub(crate) fn chat(members: &str) -> String {
     request("/v1/chat/completions", "", &body)
 }
 
+/// A completion request with `members` beside its prompt.
+pub(crate) fn completion(members: &str) -> String {
+    let comma = if members.is_empty() { "" } else { "," };
+    request("/v1/completions", "", &format!("{{\"prompt\":\"Say\"{comma}{members}}}"))
+}
+
 /// Sends a request on a connection of its own.
 pub(crate) async fn post(address: SocketAddr, request: impl AsRef<[u8]>) -> Response {
     let mut connection = Connection::open(address).await;

@@ -14,7 +14,7 @@ use tokio::{sync::oneshot, task::JoinHandle, time::timeout};
 
 pub(crate) use admission::{AdmissionSaw, FakeAdmission, Verdict, admitted};
 pub(crate) use engine::{CONTEXT_TOKENS, EngineSaw, FakeEngine, MODEL, Preparing, Step, answer};
-pub(crate) use http::{Connection, Response, chat, get, post, request};
+pub(crate) use http::{Connection, Response, chat, completion, get, post, request};
 
 /// Nothing in these tests takes this long unless it hangs.
 pub(crate) const LONG: Duration = Duration::from_secs(10);
