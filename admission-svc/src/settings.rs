@@ -6,7 +6,7 @@ use admit::{Limits, Policy};
 use clap::{Args, ValueEnum};
 use proto::v1::admission_server;
 use serde::Serialize;
-use service::{health::Probe, telemetry::Logs};
+use service::{health::Probe, net::check_peer, telemetry::Logs};
 use units::Span;
 
 /// Settings of the admission service.
@@ -80,6 +80,9 @@ impl service::settings::Settings for Settings {
 
     fn check(&self) -> Result<(), String> {
         self.metrics_address()?;
+        for engine in self.engines() {
+            check_peer(&engine).map_err(|reason| format!("engine: {reason}"))?;
+        }
         let bounded = |key, value: u64, least, most| {
             if (least..=most).contains(&value) {
                 return Ok(());
@@ -179,6 +182,8 @@ mod tests {
     fn bad_values_are_named() {
         for (args, named) in [
             (["--metrics-listen", "9052"], "metrics_listen: \"9052\" is not an address"),
+            (["--engine", "a:1,b"], "engine: \"b\" has no port"),
+            (["--engine", "https://a:1"], "engine: \"https://a:1\": only http:// is supported"),
             (["--lease-ms", "0"], "lease_ms: 0 is not between 1 and 60000"),
             (["--held-max", "5000"], "held_max: 5000 is not between 0 and 4096"),
             (["--policy", "twin"], "invalid value 'twin' for '--policy <POLICY>'"),

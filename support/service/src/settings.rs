@@ -137,7 +137,9 @@ pub fn read<S: Settings>(
 ) -> Result<Request<S>, SettingsError> {
     let bare = command::<S>();
     let args: Vec<OsString> = args.into_iter().collect();
-    let path = config_path(&bare, &args).or_else(|| vars.get(CONFIG_VAR).map(PathBuf::from));
+    // An empty variable is how scripts and compose files spell "not set".
+    let from_var = || vars.get(CONFIG_VAR).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let path = config_path(&bare, &args).or_else(from_var);
 
     let from_file = match &path {
         Some(path) => Layer::file::<S>(&bare, path)?,
@@ -420,6 +422,13 @@ mod tests {
         says("", &[], &["--depth", "x"], "invalid value 'x' for '--depth <DEPTH>'");
         says("", &[], &["--depht", "1"], "unexpected argument '--depht'");
         says("[engine]\ndepth = 101", &[], &[], "depth: at most 100");
+    }
+
+    #[test]
+    fn an_empty_path_in_the_environment_is_no_file() {
+        let vars = BTreeMap::from([(CONFIG_VAR.to_owned(), String::new())]);
+        let read = read::<Sample>([OsString::from("sample")], &vars);
+        assert!(matches!(read, Ok(Request::Run(Sample { depth: 5, .. }))), "{read:?}");
     }
 
     #[test]

@@ -32,8 +32,9 @@ pub struct Logs {
     pub log_format: LogFormat,
 }
 
-/// llama.cpp tells hundreds of details at "info"; a later directive for the same target wins.
-const QUIET: &str = "llama-cpp-2=warn,llama_cpp_2=error";
+/// llama.cpp tells hundreds of details at "info", and the HTTP server calls every malformed request of
+/// a stranger an error; a later directive for the same target wins.
+const QUIET: &str = "llama-cpp-2=warn,llama_cpp_2=error,actix_http=off";
 
 /// Histogram bounds in seconds, dense from a millisecond to the minute that a request may take.
 const SECONDS: [f64; 22] = [
