@@ -13,6 +13,9 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tracing::{info, warn};
 
 use crate::{
+    auth::Keys,
+    budget::Budget,
+    connection::Seats,
     drain::{Drain, Phase},
     fallback::LocalCap,
     metrics,
@@ -43,7 +46,7 @@ impl App {
     /// `GET /metrics` shows. Must be called inside a multi-threaded tokio runtime.
     ///
     /// # Errors
-    /// An upstream's address is not one.
+    /// An upstream's address is not one, or the API keys cannot be read.
     pub fn build(
         settings: Settings,
         listener: TcpListener,
@@ -58,6 +61,10 @@ impl App {
             local_cap: LocalCap::new(&settings),
             drain: Drain::new(),
             flights: Flights::default(),
+            keys: Keys::load(&settings.keys)?,
+            cors: Arc::new(settings.http.cors().map_err(anyhow::Error::msg)?),
+            bodies: Budget::new(settings.http.bodies_bytes_max),
+            seats: Seats::new(settings.http.connections_max as usize),
             metrics,
             settings,
         };
@@ -70,12 +77,16 @@ impl App {
         self.address
     }
 
-    /// Serves until `stop` completes, then drains: `/ready` and new chat requests get 503 while
-    /// running answers finish or, past the limit, are told in band.
+    /// Serves until `stop` completes, then drains: `/ready` and new requests for answers get 503 while
+    /// running answers finish or, past the limit or when `hurry` completes, are told in band.
     ///
     /// # Errors
     /// The server cannot be started, or fails.
-    pub async fn run(self, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
+    pub async fn run(
+        self,
+        stop: impl Future<Output = ()>,
+        hurry: impl Future<Output = ()>,
+    ) -> anyhow::Result<()> {
         let Self { shared, listener, engines, admission, .. } = self;
         let probes = probe::run(Arc::clone(&shared.health), engines, admission, shared.clock);
         let server = server::start(&shared, listener)?;
@@ -84,7 +95,7 @@ impl App {
         let watching = async {
             tokio::select! {
                 () = probes => {}
-                () = drain(&shared, stop) => {}
+                () = drain(&shared, stop, hurry) => {}
             }
         };
         tokio::select! {
@@ -100,19 +111,35 @@ impl App {
 }
 
 /// Waits for `stop`, then until the answers that run are done, one way or the other.
-async fn drain(shared: &Shared, stop: impl Future<Output = ()>) {
+async fn drain(shared: &Shared, stop: impl Future<Output = ()>, hurry: impl Future<Output = ()>) {
     stop.await;
     shared.drain.enter(Phase::Draining);
     info!(in_flight = shared.flights.count(), "draining");
-    let begun = Instant::now();
-    let settings = &shared.settings;
-    let limit = begun + Duration::from_millis(settings.drain_timeout_ms);
-    if !empty(shared, limit).await {
-        warn!(in_flight = shared.flights.count(), "telling the answers that still run");
-        shared.drain.enter(Phase::Ending);
-        empty(shared, Instant::now() + LAST_WORDS).await;
+    tokio::select! {
+        () = finish(shared) => {}
+        () = hurry => {
+            info!("asked a second time");
+            tell(shared).await;
+        }
     }
-    sleep_until(begun + Duration::from_millis(settings.drain_grace_ms)).await;
+}
+
+/// Gives answers their time, and whoever looks at `/ready` the time to see it turn.
+async fn finish(shared: &Shared) {
+    let settings = &shared.settings;
+    let grace = Instant::now() + Duration::from_millis(settings.drain_grace_ms);
+    let limit = Instant::now() + Duration::from_millis(settings.drain_timeout_ms);
+    if !empty(shared, limit).await {
+        tell(shared).await;
+    }
+    sleep_until(grace).await;
+}
+
+/// Tells the answers that still run that they have to end.
+async fn tell(shared: &Shared) {
+    warn!(in_flight = shared.flights.count(), "telling the answers that still run");
+    shared.drain.enter(Phase::Ending);
+    empty(shared, Instant::now() + LAST_WORDS).await;
 }
 
 /// Whether nothing was in flight before `limit`.

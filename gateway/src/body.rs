@@ -1,27 +1,61 @@
-//! Reads a request's body, bounded in bytes and in time while it arrives.
+//! Reads a request's body, bounded in bytes and in time while it arrives, and beside all others.
+
+use std::time::Duration;
 
 use actix_web::{
-    HttpRequest, dev,
+    HttpMessage as _, HttpRequest, dev,
     http::header,
-    web::{Bytes, BytesMut, Payload},
+    web::{Bytes, BytesMut, Data, Payload},
 };
 use futures_util::StreamExt as _;
 use tokio::time::timeout;
 
-use crate::{error::ApiError, settings::Settings};
+use crate::{
+    budget::Share,
+    connection::Progress,
+    error::ApiError,
+    settings::Settings,
+    shared::{Gateway, Shared},
+};
 
-/// Room made before anything has arrived, in bytes; more only as it comes.
+/// Room made before anything has arrived, in bytes; more only as it comes. So much of a body is free:
+/// the limit of connections bounds it, and a few large bodies cannot lock out the many small ones.
 const FIRST_ROOM: usize = 16 << 10;
+/// What is left of a body is read after the answer is known, up to so many bytes and so long, if that
+/// saves the connection.
+const DRAIN_BYTES_MAX: u64 = 64 << 10;
+const DRAIN_TIME_MAX: Duration = Duration::from_millis(200);
 
 /// A body that nobody read to its end. The response holds it until it has gone out: while it is held
 /// the server takes the connection as not reusable and closes it; otherwise it would go on reading for
 /// as long as the client likes to send.
-pub(crate) struct Unread(#[expect(dead_code, reason = "held")] pub(crate) dev::Payload);
+pub(crate) struct Unread(pub(crate) dev::Payload);
 
-/// The whole body of a JSON request.
+impl Unread {
+    /// Reads the rest. Says whether that was all of it.
+    pub(crate) async fn drain(&mut self, announced: Option<u64>) -> bool {
+        if announced.is_some_and(|bytes| bytes > DRAIN_BYTES_MAX) {
+            return false;
+        }
+        let mut left = DRAIN_BYTES_MAX;
+        let drained = async {
+            while let Some(chunk) = self.0.next().await {
+                let Ok(chunk) = chunk else { return false };
+                let Some(less) = left.checked_sub(chunk.len() as u64) else { return false };
+                left = less;
+            }
+            true
+        };
+        timeout(DRAIN_TIME_MAX, drained).await.unwrap_or(false)
+    }
+}
+
+/// The whole body of a JSON request. Its share of the budget is held for as long as the request is,
+/// which is until the answer begins: the body lives on in other forms until then.
 ///
 /// # Errors
-/// Another content type, too many bytes, too much time, a body that breaks off.
+/// Another content type, too many bytes, too much time, no room beside the other bodies, a body that
+/// breaks off, the end of the process.
 pub(crate) async fn read(
     request: &HttpRequest,
     payload: &mut Payload,
@@ -30,32 +64,44 @@ pub(crate) async fn read(
     if !is_json(request) {
         return Err(ApiError::ContentType);
     }
-    let limit_bytes = settings.body_bytes_max;
+    let limit_bytes = settings.http.body_bytes_max;
     let announced = content_length(request).unwrap_or(0);
     if announced > limit_bytes {
         return Err(ApiError::BodyTooLarge { limit_bytes });
     }
-    let limit = settings.body_timeout();
-    match timeout(limit, collect(payload, announced, limit_bytes)).await {
-        Ok(outcome) => outcome,
-        Err(_) => Err(ApiError::BodyTimeout { limit: limit.into() }),
+    let gateway = request.app_data::<Data<Gateway>>().expect("the application has its data");
+    let shared: &Shared = &gateway.shared;
+    let mut share = shared.bodies.share();
+    let limit = settings.http.body_timeout();
+    let mut ending = shared.drain.ending();
+    let body = tokio::select! {
+        outcome = timeout(limit, collect(payload, announced, limit_bytes, &mut share)) => {
+            outcome.map_err(|_| ApiError::BodyTimeout { limit: limit.into() })??
+        }
+        () = ending.begun() => return Err(ApiError::Draining),
+    };
+    request.extensions_mut().insert(share);
+    if let Some(progress) = request.conn_data::<Progress>() {
+        progress.body_done();
     }
+    Ok(body)
 }
 
 async fn collect(
     payload: &mut Payload,
     announced: usize,
     limit_bytes: usize,
+    share: &mut Share,
 ) -> Result<Bytes, ApiError> {
     let mut body = BytesMut::with_capacity(announced.min(FIRST_ROOM));
     while let Some(chunk) = payload.next().await {
-        let chunk = chunk.map_err(|error| ApiError::Invalid {
-            message: format!("the body could not be read: {error}"),
-            param: None,
-            code: None,
-        })?;
-        if body.len() + chunk.len() > limit_bytes {
+        let chunk = chunk.map_err(|error| ApiError::BodyBroken { reason: error.to_string() })?;
+        let bytes = body.len() + chunk.len();
+        if bytes > limit_bytes {
             return Err(ApiError::BodyTooLarge { limit_bytes });
+        }
+        if !share.grow_to(bytes.saturating_sub(FIRST_ROOM)) {
+            return Err(ApiError::BodiesFull);
         }
         body.extend_from_slice(&chunk);
     }

@@ -10,6 +10,8 @@ use actix_web::{
 use serde::Serialize;
 use units::Span;
 
+use crate::auth::Excess;
+
 /// Clients of the OpenAI SDKs ignore longer waits, and take zero as "at once".
 const RETRY_AFTER_MAX: Span = Span::from_secs(59);
 /// What a refusal of our own advises, before jitter.
@@ -19,6 +21,8 @@ const INVALID: &str = "invalid_request_error";
 const OVERLOADED: &str = "overloaded_error";
 const SERVER: &str = "server_error";
 const TIMEOUT: &str = "timeout_error";
+const AUTHENTICATION: &str = "authentication_error";
+const RATE_LIMIT: &str = "rate_limit_error";
 
 const UNAVAILABLE: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
 const FAULT: StatusCode = StatusCode::INTERNAL_SERVER_ERROR;
@@ -43,12 +47,32 @@ pub(crate) enum ApiError {
     NoRoute,
     #[error("this path answers only to {allow}")]
     Method { allow: &'static str },
+    #[error("this server speaks no other protocol than HTTP")]
+    Upgrade,
+    #[error("this is not a request of HTTP/1.0 or HTTP/1.1")]
+    Malformed,
+    #[error("the head of the request did not arrive in time")]
+    HeadTimeout,
+    #[error("the head of the request is too large, or has more than 96 headers")]
+    HeadTooLarge,
+    #[error("this server has as many connections as it takes")]
+    Connections,
+    /// It shows no API key, or one that is not known.
+    #[error("{}", if *shown { "the API key is not valid" } else { "there is no API key" })]
+    Key { shown: bool },
+    /// Its API key asks for too much.
+    #[error("{}", key_limit(.0))]
+    KeyLimit(Excess),
     #[error("the body must be JSON, with content-type application/json")]
     ContentType,
     #[error("the body is longer than {limit_bytes} bytes")]
     BodyTooLarge { limit_bytes: usize },
     #[error("the body did not arrive within {limit}")]
     BodyTimeout { limit: Span },
+    #[error("the body could not be read: {reason}")]
+    BodyBroken { reason: String },
+    #[error("this server holds as many request bodies as it takes")]
+    BodiesFull,
     /// Admission's verdict.
     #[error("{}", .0.message)]
     Refused(Box<Refusal>),
@@ -165,6 +189,19 @@ impl ApiError {
             }
             Self::NoRoute => Shape::invalid(S::NOT_FOUND, "not_found"),
             Self::Method { .. } => Shape::invalid(S::METHOD_NOT_ALLOWED, "method_not_allowed"),
+            Self::Upgrade => Shape::invalid(S::BAD_REQUEST, "upgrade_not_supported"),
+            Self::Malformed => Shape::invalid(S::BAD_REQUEST, "malformed_request"),
+            Self::BodyBroken { .. } => Shape::invalid(S::BAD_REQUEST, "malformed_body"),
+            Self::HeadTimeout => Shape::new(S::REQUEST_TIMEOUT, TIMEOUT, "request_timeout"),
+            Self::HeadTooLarge => {
+                Shape::invalid(S::REQUEST_HEADER_FIELDS_TOO_LARGE, "request_head_too_large")
+            }
+            Self::Connections => Shape::new(UNAVAILABLE, OVERLOADED, "too_many_connections"),
+            Self::BodiesFull => Shape::new(UNAVAILABLE, OVERLOADED, "bodies_full"),
+            Self::Key { .. } => Shape::new(S::UNAUTHORIZED, AUTHENTICATION, "invalid_api_key"),
+            Self::KeyLimit(_) => {
+                Shape::new(S::TOO_MANY_REQUESTS, RATE_LIMIT, "rate_limit_exceeded")
+            }
             Self::ContentType => {
                 Shape::invalid(S::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type")
             }
@@ -237,10 +274,16 @@ impl ApiError {
             (status != StatusCode::BAD_REQUEST).then_some(refusal.retry_after)
         } else if let Self::EngineBusy { retry_after: Some(wait), .. } = self {
             Some(*wait)
+        } else if let Self::KeyLimit(Excess::Rate { wait, .. }) = self {
+            Some(*wait)
         } else {
             let soon = RETRY_SOON.mul_f64(1.0 + 2.0 * rand::random::<f64>());
             // Clients come back after a time-out as well.
-            matches!(status, UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT).then_some(soon)
+            let invites = matches!(
+                status,
+                UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT | StatusCode::TOO_MANY_REQUESTS
+            );
+            invites.then_some(soon)
         };
         wait.map(|wait| wait.clamp(RETRY_SOON, RETRY_AFTER_MAX))
     }
@@ -248,7 +291,15 @@ impl ApiError {
     /// Whether the connection is not worth keeping: what is left of a body would have to be read, or
     /// this process is about to end.
     fn closes(&self) -> bool {
-        matches!(self, Self::BodyTooLarge { .. } | Self::BodyTimeout { .. } | Self::Draining)
+        matches!(
+            self,
+            Self::BodyTooLarge { .. }
+                | Self::BodyTimeout { .. }
+                | Self::BodyBroken { .. }
+                | Self::BodiesFull
+                | Self::Upgrade
+                | Self::Draining
+        )
     }
 
     fn headers(&self, response: &mut HttpResponseBuilder) {
@@ -263,9 +314,19 @@ impl ApiError {
         if let Self::Method { allow } = self {
             response.insert_header((header::ALLOW, *allow));
         }
+        if matches!(self, Self::Key { .. }) {
+            response.insert_header((header::WWW_AUTHENTICATE, "Bearer"));
+        }
         if self.closes() {
             response.force_close();
         }
+    }
+}
+
+fn key_limit(excess: &Excess) -> String {
+    match excess {
+        Excess::Rate { limit, .. } => format!("the API key may make {limit} requests a minute"),
+        Excess::Concurrent { limit } => format!("the API key may have {limit} requests running"),
     }
 }
 

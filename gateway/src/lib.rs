@@ -12,8 +12,11 @@
 //! socket and the client's.
 
 mod app;
+mod auth;
 mod batch;
 mod body;
+mod budget;
+mod connection;
 mod cors;
 mod drain;
 mod edge;
@@ -31,8 +34,8 @@ mod settings;
 mod shared;
 mod slo;
 mod sse;
-mod stall;
 mod upstream;
 
 pub use app::App;
-pub use settings::{Fallback, OverloadStatus, Settings};
+pub use auth::Secret;
+pub use settings::{Fallback, HttpSettings, KeySettings, OverloadStatus, Settings};

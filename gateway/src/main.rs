@@ -23,7 +23,8 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
     let listener = net::bind(settings.listen).map_err(refused)?;
     let app = App::build(settings, listener, telemetry::start_metrics()?).map_err(refused)?;
     info!(address = %app.address(), "listening");
-    app.run(signal::shutdown()?).await?;
+    let (stop, hurry) = signal::shutdown_twice()?;
+    app.run(stop, hurry).await?;
     info!("stopped");
     Ok(())
 }

@@ -18,6 +18,10 @@ const RETRIES: &str = "cadence_gateway_engine_retries_total";
 const CANCELLED: &str = "cadence_gateway_cancelled_total";
 const STREAM_ERRORS: &str = "cadence_gateway_stream_errors_total";
 const PANICS: &str = "cadence_gateway_panics_total";
+const CONNECTIONS: &str = "cadence_gateway_connections";
+const REJECTIONS: &str = "cadence_gateway_rejections_total";
+const BODY_BYTES: &str = "cadence_gateway_body_bytes";
+const KEY_LIMITS: &str = "cadence_gateway_key_limits_total";
 const UP: &str = "cadence_gateway_upstream_up";
 
 /// How far a chat request had come.
@@ -50,6 +54,8 @@ pub(crate) fn describe() {
         (RETRIES, "requests that were brought into another engine because theirs was lost"),
         (CANCELLED, "chat requests whose client went away, by progress"),
         (STREAM_ERRORS, "streams that ended with an error event, by code"),
+        (REJECTIONS, "connections that were refused before they made a request, or cut, by reason"),
+        (KEY_LIMITS, "requests that were refused because of their API key's limits, by limit"),
         (PANICS, "panics in handlers, each answered with 500"),
     ];
     for (name, text) in counters {
@@ -65,6 +71,8 @@ pub(crate) fn describe() {
         describe_histogram!(name, Unit::Seconds, text);
     }
     describe_gauge!(IN_FLIGHT, "HTTP requests without a complete answer, by route");
+    describe_gauge!(CONNECTIONS, "open connections of clients");
+    describe_gauge!(BODY_BYTES, "bytes that request bodies hold of their common budget");
     describe_gauge!(UP, "whether the last probe of an upstream succeeded");
 }
 
@@ -116,6 +124,22 @@ pub(crate) fn stream_error(code: &'static str) {
 
 pub(crate) fn panicked() {
     counter!(PANICS).increment(1);
+}
+
+pub(crate) fn connections(open: usize) {
+    gauge!(CONNECTIONS).set(open as f64);
+}
+
+pub(crate) fn rejected(reason: &'static str) {
+    counter!(REJECTIONS, "reason" => reason).increment(1);
+}
+
+pub(crate) fn body_bytes(held: usize) {
+    gauge!(BODY_BYTES).set(held as f64);
+}
+
+pub(crate) fn limited(limit: &'static str) {
+    counter!(KEY_LIMITS, "limit" => limit).increment(1);
 }
 
 pub(crate) fn engine_up(up: bool) {

@@ -1,8 +1,13 @@
 //! The HTTP server: one accept loop, worker threads with a single-threaded runtime each.
 
-use std::{net::TcpListener, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+    time::Duration,
+};
 
-use actix_http::HttpService;
+use actix_http::{HttpService, KeepAlive, error::DispatchError};
 use actix_service::{ServiceFactoryExt as _, fn_service, map_config};
 use actix_web::{
     App,
@@ -13,10 +18,12 @@ use actix_web::{
 use tokio::net::TcpStream;
 
 use crate::{
+    connection::{Connection, Stalling, turn_away},
     edge, route,
     shared::{Gateway, Shared},
-    stall::Stalling,
 };
+
+type Client = Connection<Stalling<TcpStream>>;
 
 /// How long a connection may take to close after its last answer.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -35,7 +42,6 @@ pub(crate) fn start(shared: &Arc<Shared>, listener: TcpListener) -> anyhow::Resu
     let stopping = builder.graceful_shutdown_signal();
     let shared = Arc::clone(shared);
     let server = builder.listen("gateway", listener, move || {
-        let settings = &shared.settings;
         // Called on each worker's own thread: its connections to the upstreams live there.
         let gateway = Data::new(Gateway::connect(Arc::clone(&shared)));
         let app = App::new()
@@ -45,8 +51,9 @@ pub(crate) fn start(shared: &Arc<Shared>, listener: TcpListener) -> anyhow::Resu
             .wrap(NormalizePath::trim());
         let stopping = stopping.clone();
         let http = HttpService::build()
-            .keep_alive(Duration::from_millis(settings.keep_alive_ms))
-            .client_request_timeout(Duration::from_millis(settings.head_timeout_ms))
+            // The connection keeps the time, of every head and not only of the first.
+            .keep_alive(KeepAlive::Os)
+            .client_request_timeout(Duration::ZERO)
             .client_disconnect_timeout(CLOSE_TIMEOUT)
             // With the default a client that went away would go unnoticed until the next write.
             .h1_allow_half_closed(false)
@@ -54,15 +61,30 @@ pub(crate) fn start(shared: &Arc<Shared>, listener: TcpListener) -> anyhow::Resu
                 let stopping = stopping.clone();
                 async move { stopping.notified().await }
             })
+            .on_connect_ext(|connection: &Client, data| {
+                data.insert(connection.progress());
+            })
             .h1(map_config(app, |()| AppConfig::default()));
-        let stall_limit = Duration::from_millis(settings.write_timeout_ms);
-        fn_service(move |connection: TcpStream| async move {
-            // A token is a small write that nobody should wait for.
-            let _ = connection.set_nodelay(true);
-            let peer = connection.peer_addr().ok();
-            Ok((Stalling::new(connection, stall_limit), peer))
-        })
-        .and_then(http)
+        let shared = Arc::clone(&shared);
+        fn_service(move |socket| welcome(Arc::clone(&shared), socket)).and_then(http)
     })?;
     Ok(server.run())
+}
+
+/// Gives a new connection its limits, or turns it away.
+async fn welcome(
+    shared: Arc<Shared>,
+    socket: TcpStream,
+) -> Result<(Client, Option<SocketAddr>), DispatchError> {
+    // A token is a small write that nobody should wait for.
+    let _ = socket.set_nodelay(true);
+    let peer = socket.peer_addr().ok();
+    let Some(seat) = shared.seats.take() else {
+        turn_away(socket, &shared.cors).await;
+        return Err(DispatchError::Io(io::ErrorKind::ConnectionRefused.into()));
+    };
+    let http = &shared.settings.http;
+    let socket = Stalling::new(socket, http.write_limits());
+    let connection = Connection::new(socket, http.head_limits(), Arc::clone(&shared.cors), seat);
+    Ok((connection, peer))
 }

@@ -10,6 +10,10 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use service::clock::Clock;
 
 use crate::{
+    auth::Keys,
+    budget::Budget,
+    connection::Seats,
+    cors::Cors,
     drain::Drain,
     error::ApiError,
     fallback::LocalCap,
@@ -27,10 +31,14 @@ pub(crate) struct Shared {
     pub(crate) local_cap: LocalCap,
     pub(crate) drain: Drain,
     pub(crate) flights: Flights,
+    pub(crate) keys: Keys,
+    pub(crate) cors: Arc<Cors>,
+    pub(crate) bodies: Arc<Budget>,
+    pub(crate) seats: Arc<Seats>,
     pub(crate) metrics: PrometheusHandle,
 }
 
-/// Chat requests in flight.
+/// Requests for answers in flight.
 #[derive(Debug, Default)]
 pub(crate) struct Flights(AtomicUsize);
 

@@ -1,36 +1,37 @@
-//! What happens to every request, whatever its path: an id, cross-origin headers, a log line, and the
-//! accounts of what is in flight.
+//! What happens to every request, whatever its path: an id, cross-origin headers, the question who
+//! asks, a log line, and the accounts of what is in flight.
 
-use std::{
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-};
+mod flight;
+mod route;
 
+use std::sync::Arc;
+
+use actix_http::ConnectionType;
 use actix_web::{
-    Error, HttpMessage as _,
-    body::{BodySize, BoxBody, MessageBody},
-    dev::{ServiceRequest, ServiceResponse},
+    Error, HttpMessage as _, HttpResponse, ResponseError as _,
+    body::{BodySize, BoxBody, MessageBody as _},
+    dev::{Payload, ServiceRequest, ServiceResponse},
     http::{
-        Method, StatusCode,
-        header::{HeaderMap, HeaderName, HeaderValue},
+        Method, Version,
+        header::{self, HeaderMap, HeaderName, HeaderValue},
     },
     middleware::Next,
-    web::{Bytes, Data},
+    web::Data,
 };
-use tracing::{debug, info};
-use units::{Micros, RequestId, Span};
+use units::{Micros, RequestId};
 
 use crate::{
+    auth::Place,
     body::Unread,
-    cors, metrics,
+    connection::Progress,
+    cors,
+    error::ApiError,
     shared::{Gateway, Shared},
 };
+use flight::{Flight, Tracked};
+pub(crate) use route::Route;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// The routes whose requests have a body that is read, and are waited for by a draining process.
-const CHAT: &str = "chat";
-const COMPLETIONS: &str = "completions";
 /// A client's own id is logged up to this many characters.
 const ALIAS_CHARS: usize = 64;
 
@@ -41,6 +42,17 @@ pub(crate) struct Arrival {
     pub(crate) at: Micros,
 }
 
+/// A fresh id.
+pub(crate) fn new_id() -> RequestId {
+    RequestId(uuid::Uuid::now_v7().as_u128())
+}
+
+/// Tells a response's id.
+pub(crate) fn mark(headers: &mut HeaderMap, id: RequestId) {
+    let id = HeaderValue::try_from(id.to_string()).expect("hexadecimal digits are a header value");
+    headers.insert(REQUEST_ID, id);
+}
+
 /// Wraps every request.
 pub(crate) async fn wrap(
     mut request: ServiceRequest,
@@ -48,45 +60,128 @@ pub(crate) async fn wrap(
 ) -> Result<ServiceResponse<Tracked>, Error> {
     let gateway = request.app_data::<Data<Gateway>>().expect("the application has its data");
     let shared = Arc::clone(&gateway.shared);
-    let id = RequestId(uuid::Uuid::now_v7().as_u128());
-    let arrival = Arrival { id, at: shared.clock.now() };
+    let arrival = Arrival { id: new_id(), at: shared.clock.now() };
     request.extensions_mut().insert(arrival);
-    let mut flight = Flight::begin(shared, arrival, route(request.path()));
+    let route = Route::of(request.path());
+    let progress = request.conn_data::<Progress>().cloned();
+    if let Some(progress) = &progress {
+        progress.head_done(!matches!(request.parts_mut().1, Payload::None));
+    }
+    let alias = alias(request.headers());
+    let mut flight = Flight::begin(Arc::clone(&shared), arrival, route, alias, progress);
+    let asked = Asked::of(&request);
 
-    // Only a generating request has a body that somebody reads.
-    let ignored = (!generates(flight.route)).then(|| Unread(request.take_payload()));
-
-    let mut response = if request.method() == Method::OPTIONS {
-        let answer = cors::preflight(request.headers());
-        request.into_response(answer)
-    } else {
-        next.call(request).await?
+    let early = match enter(&request, &shared, route, arrival.at) {
+        Ok(Entry::Preflight(answer)) => Some(answer),
+        Ok(Entry::Handler(place)) => {
+            flight.place = place;
+            None
+        }
+        Err(error) => Some(error.error_response()),
     };
-    flight.answered(response.status(), alias(response.request().headers()));
-    cors::allow(response.headers_mut());
-    let id = HeaderValue::try_from(id.to_string()).expect("hexadecimal digits are a header value");
-    response.headers_mut().insert(REQUEST_ID, id);
+    // Only a generating route has a body that somebody reads.
+    let ignored = (early.is_some() || !route.generates()).then(|| Unread(request.take_payload()));
+    let mut response = match early {
+        Some(answer) => request.into_response(answer),
+        None => next.call(request).await?,
+    };
+
     let unread = ignored.or_else(|| response.request().extensions_mut().remove());
+    let unread = settle(&mut response, unread, &asked).await;
+    flight.last = closes(&response);
+    flight.answered(response.status());
+    shared.cors.allow(asked.origin.as_ref(), response.headers_mut());
+    mark(response.headers_mut(), arrival.id);
     Ok(response.map_body(|_, body| Tracked::new(body, flight, unread)))
 }
 
-/// The route's name in metrics: one of a fixed set. The path has been normalised.
-fn route(path: &str) -> &'static str {
-    match path {
-        "/v1/chat/completions" => CHAT,
-        "/v1/completions" => COMPLETIONS,
-        "/v1/models" => "models",
-        "/health" => "health",
-        "/ready" => "ready",
-        "/metrics" => "metrics",
-        "/version" => "version",
-        other if other.starts_with("/v1/models/") => "model",
-        _ => "other",
+/// What of the request is needed when only its response is there.
+struct Asked {
+    version: Version,
+    origin: Option<HeaderValue>,
+    content_length: Option<u64>,
+    /// The parser takes all that ever comes for this request's body.
+    endless: bool,
+}
+
+impl Asked {
+    fn of(request: &ServiceRequest) -> Self {
+        let text = |name| request.headers().get(name)?.to_str().ok();
+        Self {
+            version: request.version(),
+            origin: request.headers().get(header::ORIGIN).cloned(),
+            content_length: text(header::CONTENT_LENGTH).and_then(|length| length.parse().ok()),
+            endless: is_endless(request),
+        }
     }
 }
 
-fn generates(route: &str) -> bool {
-    route == CHAT || route == COMPLETIONS
+/// Who asks to speak another protocol has a body without end.
+fn is_endless(request: &ServiceRequest) -> bool {
+    let upgrade = request.headers().get(header::UPGRADE).and_then(|it| it.to_str().ok());
+    let chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
+    let websocket = upgrade.is_some_and(|it| it.trim().eq_ignore_ascii_case("websocket"));
+    websocket && !chunked || request.method() == Method::CONNECT
+}
+
+/// How a request goes on.
+enum Entry {
+    Preflight(HttpResponse),
+    Handler(Option<Place>),
+}
+
+/// What every request has to pass, cheapest first.
+fn enter(
+    request: &ServiceRequest,
+    shared: &Shared,
+    route: Route,
+    now: Micros,
+) -> Result<Entry, ApiError> {
+    if request.method() == Method::OPTIONS {
+        return Ok(Entry::Preflight(cors::preflight(request.headers())));
+    }
+    let key = if route.is_open() { None } else { shared.keys.check(request.headers())? };
+    if !route.generates() || request.method() != Method::POST {
+        return Ok(Entry::Handler(None));
+    }
+    if !shared.drain.is_serving() {
+        return Err(ApiError::Draining);
+    }
+    if is_endless(request) {
+        return Err(ApiError::Upgrade);
+    }
+    Ok(Entry::Handler(key.map(|key| shared.keys.enter(key, now)).transpose()?))
+}
+
+/// Sees to it that the connection is in order after this response: what nobody has read of the request
+/// is read now, if it is little and there; otherwise the connection ends.
+async fn settle(
+    response: &mut ServiceResponse,
+    unread: Option<Unread>,
+    asked: &Asked,
+) -> Option<Unread> {
+    if asked.version < Version::HTTP_11 && response.response().body().size() == BodySize::Stream {
+        // Older clients know no chunks: the end of the body is the end of the connection.
+        response.response_mut().head_mut().no_chunking(true);
+        close(response);
+    }
+    let mut unread = unread.filter(|unread| !matches!(unread.0, Payload::None))?;
+    if asked.endless {
+        close(response);
+    }
+    if !closes(response) && unread.drain(asked.content_length).await {
+        return None;
+    }
+    close(response);
+    Some(unread)
+}
+
+fn close(response: &mut ServiceResponse) {
+    response.response_mut().head_mut().set_connection_type(ConnectionType::Close);
+}
+
+fn closes(response: &ServiceResponse) -> bool {
+    response.response().head().connection_type() == ConnectionType::Close
 }
 
 /// The client's own id, fit for a log.
@@ -96,107 +191,9 @@ fn alias(headers: &HeaderMap) -> Option<String> {
     Some(text.chars().filter(plain).take(ALIAS_CHARS).collect())
 }
 
-/// A request without a complete answer.
-#[derive(Debug)]
-struct Flight {
-    shared: Arc<Shared>,
-    arrival: Arrival,
-    route: &'static str,
-    status: Option<StatusCode>,
-    alias: Option<String>,
-    complete: bool,
-}
-
-impl Flight {
-    fn begin(shared: Arc<Shared>, arrival: Arrival, route: &'static str) -> Self {
-        metrics::flight_began(route);
-        if generates(route) {
-            shared.flights.begin();
-        }
-        Self { shared, arrival, route, status: None, alias: None, complete: false }
-    }
-
-    fn answered(&mut self, status: StatusCode, alias: Option<String>) {
-        self.status = Some(status);
-        self.alias = alias;
-    }
-
-    fn outcome(&self) -> &'static str {
-        match self.status {
-            Some(status) if self.complete => match status.as_u16() / 100 {
-                2 => "2xx",
-                3 => "3xx",
-                4 => "4xx",
-                _ => "5xx",
-            },
-            _ => "cancelled",
-        }
-    }
-}
-
-impl Drop for Flight {
-    fn drop(&mut self) {
-        let outcome = self.outcome();
-        metrics::flight_ended(self.route, outcome);
-        if generates(self.route) {
-            self.shared.flights.end();
-        }
-        let took: Span = self.shared.clock.now().since(self.arrival.at);
-        let (id, status) = (self.arrival.id, self.status.map_or(0, |status| status.as_u16()));
-        let alias = self.alias.as_deref().unwrap_or_default();
-        if generates(self.route) {
-            info!(%id, alias, status, outcome, %took, "{}", self.route);
-        } else {
-            debug!(%id, alias, status, outcome, %took, route = self.route, "request");
-        }
-    }
-}
-
-/// A body that knows whether it went out to its end.
-pub(crate) struct Tracked {
-    body: BoxBody,
-    flight: Flight,
-    _unread: Option<Unread>,
-}
-
-impl Tracked {
-    fn new(body: BoxBody, mut flight: Flight, unread: Option<Unread>) -> Self {
-        // An empty body is never asked for its end.
-        flight.complete = matches!(body.size(), BodySize::None | BodySize::Sized(0));
-        Self { body, flight, _unread: unread }
-    }
-}
-
-impl MessageBody for Tracked {
-    type Error = Box<dyn std::error::Error>;
-
-    fn size(&self) -> BodySize {
-        self.body.size()
-    }
-
-    fn poll_next(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Bytes, Self::Error>>> {
-        let next = Pin::new(&mut self.body).poll_next(context);
-        if matches!(next, Poll::Ready(None)) {
-            self.flight.complete = true;
-        }
-        next
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn routes_are_a_fixed_set() {
-        assert_eq!(route("/v1/chat/completions"), "chat");
-        assert_eq!(route("/v1/models/a/b"), "model");
-        assert_eq!(route("/v1/models"), "models");
-        assert_eq!(route("/../etc/passwd"), "other");
-    }
 
     #[test]
     fn a_client_s_id_cannot_forge_a_log() {

@@ -1,12 +1,16 @@
 //! What can be configured.
 
+mod http;
+mod keys;
+
 use std::{net::SocketAddr, time::Duration};
 
 use actix_web::http::StatusCode;
-use service::{health::Probe, telemetry::Logs};
+use service::{health::Probe, net::check_peer, telemetry::Logs};
 
-/// The body limit may be raised up to this, in bytes. It stays well below the largest gRPC message.
-const BODY_BYTES_CEILING: usize = 32 << 20;
+pub use http::HttpSettings;
+pub use keys::KeySettings;
+
 /// No time limit may be longer than this, in milliseconds: a day.
 const MILLIS_CEILING: u64 = 86_400_000;
 
@@ -25,22 +29,6 @@ pub struct Settings {
     /// HTTP threads; 0 is one a core.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=512))]
     pub workers: u16,
-    /// The longest request body, in bytes.
-    #[arg(long, default_value_t = 8 << 20)]
-    pub body_bytes_max: usize,
-    /// How long a request's head may take to arrive.
-    #[arg(long, default_value_t = 5_000)]
-    pub head_timeout_ms: u64,
-    /// How long a request's body may take to arrive.
-    #[arg(long, default_value_t = 10_000)]
-    pub body_timeout_ms: u64,
-    /// How long an idle connection is kept. Longer than the proxy in front keeps its own, or requests
-    /// get lost in between.
-    #[arg(long, default_value_t = 75_000)]
-    pub keep_alive_ms: u64,
-    /// A client that takes nothing for this long, although there is something to take, is cut off.
-    #[arg(long, default_value_t = 30_000)]
-    pub write_timeout_ms: u64,
     /// A comment goes out when an event stream was silent for this long; 0 is never.
     #[arg(long, default_value_t = 10_000)]
     pub sse_heartbeat_ms: u64,
@@ -75,6 +63,14 @@ pub struct Settings {
     /// How long running answers may take to finish after a signal to stop.
     #[arg(long, default_value_t = 10_000)]
     pub drain_timeout_ms: u64,
+    #[command(flatten)]
+    #[serde(flatten)]
+    #[expect(missing_docs, reason = "a doc comment here would replace the text of --help")]
+    pub http: HttpSettings,
+    #[command(flatten)]
+    #[serde(flatten)]
+    #[expect(missing_docs, reason = "a doc comment here would replace the text of --help")]
+    pub keys: KeySettings,
     #[command(flatten)]
     #[serde(flatten)]
     #[expect(missing_docs, reason = "a doc comment here would replace the text of --help")]
@@ -119,10 +115,6 @@ impl OverloadStatus {
 }
 
 impl Settings {
-    pub(crate) fn body_timeout(&self) -> Duration {
-        Duration::from_millis(self.body_timeout_ms)
-    }
-
     pub(crate) fn engine_timeout(&self) -> Duration {
         Duration::from_millis(self.engine_timeout_ms)
     }
@@ -142,34 +134,33 @@ impl service::settings::Settings for Settings {
     }
 
     fn check(&self) -> Result<(), String> {
-        if self.engine.is_empty() || self.engine.iter().any(|address| address.trim().is_empty()) {
-            return Err("engine: at least one address, and none empty".into());
+        if self.engine.is_empty() {
+            return Err("engine: at least one address".into());
         }
-        if self.body_bytes_max == 0 || self.body_bytes_max > BODY_BYTES_CEILING {
-            return Err(format!("body_bytes_max: 1 to {BODY_BYTES_CEILING}"));
+        for address in &self.engine {
+            check_peer(address).map_err(|reason| format!("engine: {reason}"))?;
         }
-        let limits = [
-            ("head_timeout_ms", self.head_timeout_ms),
-            ("body_timeout_ms", self.body_timeout_ms),
-            ("keep_alive_ms", self.keep_alive_ms),
-            ("write_timeout_ms", self.write_timeout_ms),
-            ("engine_timeout_ms", self.engine_timeout_ms),
-            ("decide_timeout_ms", self.decide_timeout_ms),
-            ("fallback_budget_ms", self.fallback_budget_ms),
-        ];
-        if let Some((key, _)) = limits.iter().find(|(_, millis)| *millis == 0) {
-            return Err(format!("{key}: at least 1"));
-        }
-        let spans = [
-            ("sse_heartbeat_ms", self.sse_heartbeat_ms),
-            ("drain_grace_ms", self.drain_grace_ms),
-            ("drain_timeout_ms", self.drain_timeout_ms),
-        ];
-        match limits.iter().chain(&spans).find(|(_, millis)| *millis > MILLIS_CEILING) {
-            Some((key, _)) => Err(format!("{key}: at most {MILLIS_CEILING}")),
-            None => Ok(()),
-        }
+        check_peer(&self.admission).map_err(|reason| format!("admission: {reason}"))?;
+        self.http.check()?;
+        self.keys.check()?;
+        between("engine_timeout_ms", self.engine_timeout_ms, 1)?;
+        between("decide_timeout_ms", self.decide_timeout_ms, 1)?;
+        between("fallback_budget_ms", self.fallback_budget_ms, 1)?;
+        between("sse_heartbeat_ms", self.sse_heartbeat_ms, 0)?;
+        between("drain_grace_ms", self.drain_grace_ms, 0)?;
+        between("drain_timeout_ms", self.drain_timeout_ms, 0)
     }
+}
+
+/// Checks a time limit.
+fn between(key: &str, millis: u64, least: u64) -> Result<(), String> {
+    if millis < least {
+        return Err(format!("{key}: at least {least}"));
+    }
+    if millis > MILLIS_CEILING {
+        return Err(format!("{key}: at most {MILLIS_CEILING}"));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -201,9 +192,18 @@ mod tests {
     fn bad_values_are_named() {
         for (args, wanted) in [
             (["--body-bytes-max", "33554433"], "body_bytes_max: 1 to 33554432"),
+            (["--bodies-bytes-max", "1000"], "bodies_bytes_max: at least body_bytes_max, 8388608"),
             (["--body-timeout-ms", "0"], "body_timeout_ms: at least 1"),
             (["--drain-timeout-ms", "86400001"], "drain_timeout_ms: at most 86400000"),
-            (["--engine", "a:1,,b:2"], "engine: at least one address"),
+            (["--head-bytes-max", "100"], "head_bytes_max: 1024 to 98304"),
+            (["--connections-max", "0"], "0 is not in 1.."),
+            (["--cors-origins", "example.com"], "cors_origins: \"example.com\" is not an origin"),
+            (["--key-concurrent-max", "1"], "key_concurrent_max: there are no api_keys"),
+            (["--engine", "a:1,,b:2"], "engine: \"\" is not host:port"),
+            (["--engine", "a"], "engine: \"a\" has no port"),
+            (["--engine", "a:65536"], "engine: \"a:65536\": the port must be 1 to 65535"),
+            (["--engine", "https://a:1"], "engine: \"https://a:1\": only http:// is supported"),
+            (["--admission", ""], "admission: \"\" is not host:port"),
             (["--overload-status", "500"], "invalid value '500'"),
             (["--admission-fallback", "yes"], "invalid value 'yes'"),
             (["--max-tokens-default", "0"], "0 is not in 1.."),
@@ -213,5 +213,18 @@ mod tests {
             let error = try_read(&args).expect_err("a mistake");
             assert!(error.contains(wanted), "{error:?} does not say {wanted:?}");
         }
+    }
+
+    #[test]
+    fn keys_are_neither_printed_nor_shown() {
+        let args = ["--api-keys", "sk-a rpm=5,sk-b", "--print-config"];
+        let text = try_read(&args).expect_err("printed");
+        assert!(text.contains("listen = ") && !text.contains("sk-"), "{text}");
+        let settings = try_read(&args[..2]).expect("settings");
+        assert!(!format!("{settings:?}").contains("sk-"));
+        let vars = BTreeMap::from([("CADENCE_GATEWAY_API_KEYS".into(), "sk-a".into())]);
+        let args = ["gateway", "--help"].map(OsString::from);
+        let help = read::<Settings>(args, &vars).expect_err("a text").to_string();
+        assert!(help.contains("--api-keys") && !help.contains("sk-a"), "{help}");
     }
 }

@@ -71,3 +71,50 @@ async fn an_idle_gateway_ends_at_once_with_connections_open() {
     assert!(begun.elapsed() < std::time::Duration::from_secs(2), "{:?}", begun.elapsed());
     assert!(idle.is_closed().await);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn asked_a_second_time_it_waits_no_longer() {
+    let mut stack = Stack::with(&["--drain-timeout-ms", "3600000"]).await;
+    let stream = running(&stack).await;
+    stack.stop();
+    stack.wait_until(|body| body.contains(r#""status":"draining""#)).await;
+    stack.hurry();
+    let text = rest(stream).await;
+    assert!(text.contains(r#""code":"draining""#) && !text.contains("[DONE]"), "{text}");
+    stack.ended().await.expect("a clean end");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_is_still_coming_may_finish_or_is_told() {
+    let mut stack = Stack::with(&["--drain-timeout-ms", "500"]).await;
+    let whole = chat("");
+    let mut slow = Connection::open(stack.address).await;
+    slow.send(&whole[..whole.len() - 1]).await;
+    let mut stuck = Connection::open(stack.address).await;
+    stuck.send(&whole[..whole.len() - 1]).await;
+    // Both heads have been read once this is answered on the same worker.
+    assert_eq!(post(stack.address, chat("")).await.status, 200);
+    stack.stop();
+    stack.wait_until(|body| body.contains(r#""status":"draining""#)).await;
+    slow.send(&whole[whole.len() - 1..]).await;
+    assert_eq!(slow.read(false).await.status, 200);
+    let response = stuck.read(false).await;
+    assert_eq!(response.status, 503);
+    assert_eq!(response.error().2.as_deref(), Some("draining"));
+    stack.ended().await.expect("a clean end");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_takes_nothing_does_not_hold_up_the_end() {
+    let mut stack = Stack::with(&["--drain-timeout-ms", "100"]).await;
+    let long: &'static str = "x".repeat(64 << 10).leak();
+    let mut steps = vec![Step::Accept(Tier::Promised)];
+    steps.extend(std::iter::repeat_n(Step::Token(long), 500));
+    steps.push(Step::Hang);
+    stack.engine.will(steps);
+    let mut stream = Connection::open(stack.address).await;
+    stream.send(chat("\"stream\":true")).await;
+    assert_eq!(stream.head().await.0, 200);
+    stack.stop();
+    stack.ended().await.expect("a clean end");
+}

@@ -25,6 +25,7 @@ pub(crate) struct Stack {
     pub(crate) engine: FakeEngine,
     pub(crate) admission: FakeAdmission,
     stop: Option<oneshot::Sender<()>>,
+    hurry: Option<oneshot::Sender<()>>,
     running: JoinHandle<anyhow::Result<()>>,
 }
 
@@ -65,10 +66,12 @@ impl Stack {
         let app = App::build(settings, listener, metrics()).expect("an app");
         let address = app.address();
         let (stop, stopped) = oneshot::channel();
-        let running = tokio::spawn(app.run(async {
-            let _ = stopped.await;
-        }));
-        Self { address, engine, admission, stop: Some(stop), running }
+        let (hurry, hurried) = oneshot::channel();
+        let asked = |signal: oneshot::Receiver<()>| async {
+            let _ = signal.await;
+        };
+        let running = tokio::spawn(app.run(asked(stopped), asked(hurried)));
+        Self { address, engine, admission, stop: Some(stop), hurry: Some(hurry), running }
     }
 
     /// Waits until the body of `/ready` is as wanted.
@@ -84,6 +87,11 @@ impl Stack {
     /// Asks the gateway to stop.
     pub(crate) fn stop(&mut self) {
         let _ = self.stop.take().expect("stopped once").send(());
+    }
+
+    /// Asks it a second time.
+    pub(crate) fn hurry(&mut self) {
+        let _ = self.hurry.take().expect("hurried once").send(());
     }
 
     /// Waits for the gateway to end, as its `main` would.
