@@ -32,11 +32,8 @@ const DRAIN_TIME_MAX: Duration = Duration::from_millis(200);
 pub(crate) struct Unread(pub(crate) dev::Payload);
 
 impl Unread {
-    /// Reads the rest. Says whether that was all of it.
+    /// Reads the rest of a body that was announced to be so long. Says whether that was all of it.
     pub(crate) async fn drain(&mut self, announced: Option<u64>) -> bool {
-        if announced.is_some_and(|bytes| bytes > DRAIN_BYTES_MAX) {
-            return false;
-        }
         let mut left = DRAIN_BYTES_MAX;
         let drained = async {
             while let Some(chunk) = self.0.next().await {
@@ -46,7 +43,10 @@ impl Unread {
             }
             true
         };
-        timeout(DRAIN_TIME_MAX, drained).await.unwrap_or(false)
+        // A long body may have been read already; if not, it is not worth waiting for.
+        let is_long = announced.is_some_and(|bytes| bytes > DRAIN_BYTES_MAX);
+        let patience = if is_long { Duration::ZERO } else { DRAIN_TIME_MAX };
+        timeout(patience, drained).await.unwrap_or(false)
     }
 }
 

@@ -43,7 +43,9 @@ impl Cors {
         }
         let parse = |origin: &str| {
             let rest = origin.split_once("://").map(|(_, rest)| rest);
-            let plain = rest.is_some_and(|rest| !rest.is_empty() && !rest.contains('/'));
+            let plain = rest.is_some_and(|rest| {
+                !rest.is_empty() && !rest.contains(|char: char| char == '/' || char.is_whitespace())
+            });
             let value = HeaderValue::from_str(origin).ok().filter(|_| plain);
             value.ok_or_else(|| {
                 format!("cors_origins: {origin:?} is not an origin such as https://example.com")
@@ -121,7 +123,7 @@ mod tests {
 
     #[test]
     fn what_is_no_origin_is_named() {
-        for origin in ["example.com", "http://", "http://a/path", "http://a\n"] {
+        for origin in ["example.com", "http://", "http://a/path", "http://a b", "http://a\u{1}"] {
             let error = Cors::parse(&[origin.to_string()]).expect_err("a mistake");
             assert!(error.starts_with("cors_origins: "), "{error}");
         }

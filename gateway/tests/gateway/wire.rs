@@ -124,6 +124,19 @@ async fn pipelined_requests_are_answered_in_order_and_garbage_behind_them_too() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_asks_for_the_end_gets_it() {
+    let stack = Stack::start().await;
+    for members in ["", "\"stream\":true", "\"n\":0"] {
+        let mut connection = Connection::open(stack.address).await;
+        connection
+            .send(chat(members).replace("host: x\r\n", "host: x\r\nconnection: close\r\n"))
+            .await;
+        assert_eq!(connection.read(false).await.header("connection"), Some("close"));
+        assert!(connection.is_closed().await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn older_clients_get_no_chunks() {
     let stack = Stack::start().await;
     let old = |members: &str, header: &str| {
@@ -226,6 +239,7 @@ async fn little_that_nobody_read_does_not_cost_the_connection() {
         (request("/health", key, &"x".repeat(60_000)), 405),
         (chunked, 404),
         (request(CHAT, key, "{"), 400),
+        (request(CHAT, key, &format!("{{{}", " ".repeat(1 << 20))), 400),
         (request(CHAT, key, body), 200),
     ] {
         connection.send(bytes).await;
@@ -240,8 +254,8 @@ async fn much_that_nobody_reads_ends_the_connection_cleanly_500_times() {
     let stack = Stack::with(&["--api-keys", "sk-a"]).await;
     let large = "x".repeat(1 << 20);
     let wrong = "authorization: Bearer wrong\r\n";
-    for round in 0..500 {
-        let path = if round % 2 == 0 { "/nowhere" } else { CHAT };
+    for round in 0..500_u32 {
+        let path = if round.is_multiple_of(2) { "/nowhere" } else { CHAT };
         let mut connection = Connection::open(stack.address).await;
         connection.send(request(path, wrong, &large)).await;
         let response = connection.read(false).await;

@@ -18,6 +18,7 @@ use proptest::{
     test_runner::{Config, TestCaseResult, TestError, TestRunner},
 };
 use serde::Serialize;
+use service::health::Probe;
 use service::settings::{Request, Settings, SettingsError, read};
 
 /// A setting of every kind that the services have.
@@ -60,6 +61,10 @@ impl Settings for Sample {
     const SECTION: &'static str = "engine";
     const BINARY: &'static str = "sample";
     const ABOUT: &'static str = "A sample.";
+
+    fn probe(&self) -> Probe {
+        Probe::Http { listen: ([127, 0, 0, 1], 1).into(), path: "/" }
+    }
 }
 
 fn key() -> impl Strategy<Value = String> {
@@ -183,7 +188,9 @@ fn fuzz_settings_are_read_or_refused_by_name() {
                 prop_assert!(unknown.is_empty() && !foreign, "an unknown key was ignored");
                 prop_assert!((1..=512).contains(&sample.workers));
             }
-            Ok(Request::Print(_)) => prop_assert!(false, "nobody asked to print"),
+            Ok(Request::Print(_) | Request::Healthcheck(_)) => {
+                prop_assert!(false, "nobody asked for anything but to run");
+            }
             Err(error) => {
                 let told = error.to_string();
                 prop_assert!(!told.trim().is_empty());
