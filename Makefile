@@ -63,7 +63,7 @@ lint: setup ## Check format, lints, documentation, house rules, dependencies
 	cargo xtask tidy
 	support/deny.sh
 
-clean-run: ## Delete the logs and process ids of past runs
+clean-run: ## Delete the logs, process ids and traces of past runs
 	@for pid in .run*/up.pid; do \
 		! kill -0 "$$(cat "$$pid" 2>/dev/null)" 2>/dev/null || { echo "cadence: still running; stop it with Ctrl-C there"; exit 1; }; \
 	done

@@ -1,18 +1,20 @@
 //! The actor: reads the clock, calls the controller, applies its effects, keeps one timer.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
-use actix::{Actor, AsyncContext as _, Context, Handler, MessageResult, SpawnHandle};
-use admit::{Attempt, Controller, Effect, Trace, Verdict};
+use actix::{
+    Actor, ActorContext as _, AsyncContext as _, Context, Handler, MessageResult, SpawnHandle,
+};
+use admit::{Attempt, Controller, Effect, Verdict};
 use rand_chacha::ChaCha8Rng;
 use service::clock::Clock;
 use tokio::sync::oneshot;
 use units::Micros;
 
 use crate::{
-    message::{Decide, Drain, News, Observe, ReadState, ReadTraces, State, Tell, Withdraw},
+    message::{Decide, Drain, News, Observe, ReadState, ReadTraces, State, Stop, Tell, Withdraw},
     metrics::{self, Metrics},
-    traces::TraceStore,
+    traces::Recorder,
 };
 
 /// Messages that may wait. A caller that finds more is told to come back.
@@ -23,7 +25,7 @@ pub(crate) struct Admission {
     controller: Controller,
     clock: Clock,
     rng: ChaCha8Rng,
-    traces: Box<dyn TraceStore>,
+    traces: Recorder,
     metrics: Metrics,
     /// Calls that are held.
     waiting: BTreeMap<Attempt, oneshot::Sender<Verdict>>,
@@ -40,7 +42,7 @@ impl Admission {
         controller: Controller,
         clock: Clock,
         rng: ChaCha8Rng,
-        traces: Box<dyn TraceStore>,
+        traces: Recorder,
         engines: &[String],
     ) -> (Self, oneshot::Receiver<()>) {
         let (alive, ended) = oneshot::channel();
@@ -79,9 +81,7 @@ impl Admission {
                     self.answer(attempt, verdict, answer);
                 }
             }
-            Effect::Closed(trace) => {
-                self.traces.append(*trace);
-            }
+            Effect::Closed(trace) => self.traces.keep(trace),
             Effect::LeaseExpired(attempt) => {
                 self.metrics.lease_expired();
                 tracing::warn!(id = %attempt.id, "lease expired: the request was never submitted");
@@ -192,10 +192,10 @@ impl Handler<ReadState> for Admission {
 }
 
 impl Handler<ReadTraces> for Admission {
-    type Result = Vec<(u64, Arc<Trace>)>;
+    type Result = ();
 
-    fn handle(&mut self, read: ReadTraces, _: &mut Self::Context) -> Self::Result {
-        self.traces.after(read.after, read.limit)
+    fn handle(&mut self, read: ReadTraces, _: &mut Self::Context) {
+        self.traces.page(read.after, read.limit, read.answer);
     }
 }
 
@@ -207,5 +207,13 @@ impl Handler<Drain> for Admission {
         self.controller.drain(now);
         self.controller.tick(now, &mut self.rng);
         self.settle(ctx);
+    }
+}
+
+impl Handler<Stop> for Admission {
+    type Result = ();
+
+    fn handle(&mut self, _: Stop, ctx: &mut Self::Context) {
+        ctx.stop();
     }
 }

@@ -3,7 +3,7 @@
 //! Everything lives on the one thread of an actix system: a decision takes microseconds, waking
 //! another thread for it takes longer.
 
-use std::{net::TcpListener, process, sync::Arc, time::Duration};
+use std::{net::TcpListener, process, sync::Arc, thread, time::Duration};
 
 use actix::{Actor as _, Addr};
 use admit::{Controller, EngineId};
@@ -11,16 +11,29 @@ use anyhow::{Context as _, anyhow};
 use proto::v1::admission_server::AdmissionServer;
 use rand::{RngExt as _, SeedableRng as _, rngs::SysRng};
 use rand_chacha::ChaCha8Rng;
-use service::{clock::Clock, grpc};
-use tokio::{sync::oneshot, task::JoinSet, time::timeout};
+use service::{
+    clock::{self, Clock},
+    grpc,
+};
+use tokio::{
+    sync::oneshot,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
 
 use crate::{
-    actor::Admission, grpc::Service, message::Drain, settings::Settings, traces::Ring,
+    actor::Admission,
+    grpc::Service,
+    message::{Drain, Stop},
+    settings::Settings,
+    traces::Recorder,
     watch::Watcher,
 };
 
 /// How long open calls may take to end once everybody was answered.
 const CLOSE_WITHIN: Duration = Duration::from_secs(5);
+/// How long the last rows may take to reach the disk.
+const FLUSH_WITHIN: Duration = Duration::from_secs(5);
 
 /// The service, ready to run.
 pub struct App {
@@ -29,6 +42,8 @@ pub struct App {
     watchers: Vec<Watcher>,
     actor: Addr<Admission>,
     actor_ended: oneshot::Receiver<()>,
+    /// Ends once the actor has.
+    trace_thread: thread::JoinHandle<()>,
 }
 
 impl App {
@@ -46,7 +61,9 @@ impl App {
             .map(|address| grpc::connect_lazily(address).context("engine"))
             .collect::<anyhow::Result<Vec<_>>>()?;
 
-        let (actor, actor_ended) = start_actor(&settings, clock, rng.fork());
+        let run_id = format!("{:016x}{:016x}", clock::unix_now().0, rng.random::<u64>());
+        let (traces, trace_thread) = settings.keeper(run_id).start()?;
+        let (actor, actor_ended) = start_actor(&settings, clock, rng.fork(), traces);
         let name = format!("admission-{}-{:08x}", process::id(), rng.random::<u32>());
         let watchers = addresses.into_iter().zip(channels).zip(0..);
         let watchers = watchers.map(|((address, channel), id)| {
@@ -62,7 +79,7 @@ impl App {
         });
         let watchers = watchers.collect();
         let service = Service::new(actor.clone(), clock, settings);
-        Ok(Self { listener, service, watchers, actor, actor_ended })
+        Ok(Self { listener, service, watchers, actor, actor_ended, trace_thread })
     }
 
     /// Serves until `stop` completes; then refuses newcomers, answers those who wait, and ends.
@@ -91,7 +108,18 @@ impl App {
         // Callers that do not take their answers do not keep the service.
         let served = timeout(CLOSE_WITHIN, serving).await.unwrap_or(Ok(()));
         watching.shutdown().await;
+        self.actor.send(Stop).await.context("cannot stop the actor")?;
+        if timeout(FLUSH_WITHIN, finished(&self.trace_thread)).await.is_err() {
+            tracing::error!("the last traces could not be flushed in {} s", FLUSH_WITHIN.as_secs());
+        }
         served
+    }
+}
+
+/// A thread that hangs must not keep the process: it is asked, not joined.
+async fn finished(thread: &thread::JoinHandle<()>) {
+    while !thread.is_finished() {
+        sleep(Duration::from_millis(5)).await;
     }
 }
 
@@ -100,9 +128,9 @@ fn start_actor(
     settings: &Settings,
     clock: Clock,
     rng: ChaCha8Rng,
+    traces: Recorder,
 ) -> (Addr<Admission>, oneshot::Receiver<()>) {
     let controller = Controller::new(settings.controller());
-    let traces = Box::new(Ring::new(settings.trace_rows));
     let (actor, ended) = Admission::new(controller, clock, rng, traces, &settings.engines());
     (actor.start(), ended)
 }

@@ -48,7 +48,7 @@ impl Invalid {
 ///
 /// # Errors
 /// A field that does not do.
-pub(crate) fn offer(wire: v1::DecideRequest, now: Micros) -> Result<Offer, Invalid> {
+pub(crate) fn offer(wire: v1::DecideRequest, now: Micros, unix: Micros) -> Result<Offer, Invalid> {
     let attempt = Attempt { id: id(&wire.request_id)?, number: wire.attempt };
     let count = wire.candidates.len();
     if !(1..=CANDIDATES_MAX).contains(&count) {
@@ -72,6 +72,7 @@ pub(crate) fn offer(wire: v1::DecideRequest, now: Micros) -> Result<Offer, Inval
         accept_best_effort: wire.accept_best_effort,
         tenant: wire.tenant.into(),
         priority: wire.priority,
+        unix,
     })
 }
 
@@ -357,13 +358,13 @@ mod tests {
     fn says(change: impl FnOnce(&mut v1::DecideRequest), wanted: &str) {
         let mut request = good();
         change(&mut request);
-        let error = offer(request, Micros(0)).expect_err("a mistake").to_string();
+        let error = offer(request, Micros(0), Micros(0)).expect_err("a mistake").to_string();
         assert!(error.starts_with(wanted), "{error:?} does not say {wanted:?}");
     }
 
     #[test]
     fn every_bad_field_is_named() {
-        assert!(offer(good(), Micros(0)).is_ok());
+        assert!(offer(good(), Micros(0), Micros(0)).is_ok());
         says(|it| it.request_id = "x".into(), "request_id: ");
         says(|it| it.candidates.clear(), "candidates: 0 are not between 1 and 64");
         says(|it| it.candidates = vec![it.candidates[0].clone(); 65], "candidates: 65 are not");

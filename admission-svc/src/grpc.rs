@@ -1,12 +1,12 @@
 //! The gRPC service: checks what callers send, asks the actor, words the answer.
 
-use std::{pin::Pin, sync::Arc};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use actix::{Addr, MailboxError, dev::SendError};
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use proto::v1::{self, admission_server};
-use service::clock::Clock;
-use tokio::{runtime::Handle, sync::oneshot};
+use service::clock::{self, Clock};
+use tokio::{runtime::Handle, sync::oneshot, time::timeout};
 use tonic::{Request, Response, Status};
 
 use crate::{
@@ -16,10 +16,13 @@ use crate::{
     message::{Decide, Observe, ReadState, ReadTraces},
     metrics, reply,
     settings::Settings,
+    traces::Page,
 };
 
-/// Trace rows that are fetched from the actor at once.
+/// Trace rows that are fetched at once.
 const CHUNK: usize = 256;
+/// A page is a read of some hundred kilobytes; a database may have to be opened for it.
+const PAGE_WITHIN: Duration = Duration::from_secs(30);
 
 /// What callers talk to. Cheap to share; holds no state of its own.
 pub(crate) struct Service {
@@ -52,7 +55,7 @@ impl admission_server::Admission for Service {
         request: Request<v1::DecideRequest>,
     ) -> Result<Response<v1::DecideResponse>, Status> {
         let asked_at = self.clock.now();
-        let offer = convert::offer(request.into_inner(), asked_at)?;
+        let offer = convert::offer(request.into_inner(), asked_at, clock::unix_now())?;
         let attempt = offer.attempt;
         let (answer, verdict) = oneshot::channel();
         self.actor.try_send(Decide { offer, answer }).map_err(|error| match error {
@@ -89,22 +92,24 @@ impl admission_server::Admission for Service {
         &self,
         request: Request<v1::ExportTracesRequest>,
     ) -> Result<Response<Self::ExportTracesStream>, Status> {
-        let policy = self.policy();
-        let chunks = stream::try_unfold(
-            (self.actor.clone(), Some(request.into_inner().after)),
-            |(actor, after)| async move {
-                let Some(after) = after else { return Ok(None) };
-                let read = ReadTraces { after, limit: CHUNK };
-                let rows = actor.send(read).await.map_err(ended)?;
-                // A short chunk is the last one; rows that close meanwhile are for the next export.
-                let next = rows.last().filter(|_| rows.len() == CHUNK).map(|(number, _)| *number);
-                Ok::<_, Status>(Some((rows, (actor, next))))
-            },
-        );
-        let rows = chunks.map_ok(move |rows| {
-            let rows = rows.into_iter().map(move |(number, row)| reply::row(number, &row, policy));
-            stream::iter(rows.map(Ok))
+        let start = (self.actor.clone(), Some(request.into_inner().after));
+        let pages = stream::try_unfold(start, |(actor, after)| async move {
+            let Some(after) = after else { return Ok(None) };
+            let page = page(&actor, after).await?;
+            Ok::<_, Status>(Some((page.rows, (actor, page.next))))
         });
+        let rows = pages.map_ok(|rows| stream::iter(rows.into_iter().map(Ok)));
         Ok(Response::new(rows.try_flatten().boxed()))
+    }
+}
+
+async fn page(actor: &Addr<Admission>, after: u64) -> Result<Page, Status> {
+    let (answer, page) = oneshot::channel();
+    actor.send(ReadTraces { after, limit: CHUNK, answer }).await.map_err(ended)?;
+    match timeout(PAGE_WITHIN, page).await {
+        Ok(Ok(Ok(page))) => Ok(page),
+        Ok(Ok(Err(error))) => Err(Status::unavailable(error.to_string())),
+        Ok(Err(_)) => Err(Status::unavailable("too many rows are to be written first")),
+        Err(_) => Err(Status::unavailable("the trace store does not answer")),
     }
 }

@@ -8,6 +8,7 @@
 mod actor;
 mod app;
 mod backoff;
+pub mod cli;
 mod convert;
 mod grpc;
 mod guard;
@@ -22,4 +23,6 @@ pub use app::App;
 pub use convert::Invalid;
 pub use metrics::describe;
 pub use settings::{PolicyName, Settings};
-pub use traces::{Ring, TraceStore};
+pub use traces::{
+    Caps, Disk, Facts, FrameError, Page, Ring, StoreError, TraceStore, decode, encode,
+};

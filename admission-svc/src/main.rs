@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use admission_svc::{App, Settings};
+use admission_svc::{App, Settings, cli};
 use anyhow::anyhow;
 use service::{
     exit::{self, refused},
@@ -10,6 +10,10 @@ use service::{
 };
 
 fn main() -> ExitCode {
+    let args: Vec<_> = std::env::args_os().collect();
+    if cli::is_asked(&args) {
+        return exit::code("admission-svc", cli::run(&args));
+    }
     let settings = match settings::load::<Settings>() {
         Ok(settings) => settings,
         Err(code) => return code,

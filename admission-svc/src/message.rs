@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use actix::Message;
-use admit::{Attempt, EngineId, Observation, Offer, Record, Snapshot, Trace, Verdict, View};
+use admit::{Attempt, EngineId, Observation, Offer, Record, Snapshot, Verdict, View};
 use tokio::sync::oneshot;
+
+use crate::traces::{Page, StoreError};
 
 /// Somebody wants in. The verdict may take as long as the caller's patience.
 #[derive(Message)]
@@ -58,15 +60,22 @@ pub(crate) struct State {
     pub(crate) problems: Vec<String>,
 }
 
-/// The next rows after this number.
+/// The next rows after this number, with all that was closed before this message.
 #[derive(Message)]
-#[rtype(result = "Vec<(u64, Arc<Trace>)>")]
+#[rtype(result = "()")]
 pub(crate) struct ReadTraces {
     pub(crate) after: u64,
     pub(crate) limit: usize,
+    /// Dropped when too much is to be written first.
+    pub(crate) answer: oneshot::Sender<Result<Page, StoreError>>,
 }
 
 /// Accept nothing more and answer whoever waits.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(crate) struct Drain;
+
+/// End the actor.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct Stop;

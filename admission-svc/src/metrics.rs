@@ -7,6 +7,8 @@ use metrics::{
     gauge, histogram,
 };
 
+use crate::traces::Facts;
+
 const DECISIONS: &str = "cadence_admission_decisions_total";
 const DECIDE_SECONDS: &str = "cadence_admission_decide_seconds";
 const LEASES_EXPIRED: &str = "cadence_admission_leases_expired_total";
@@ -18,6 +20,13 @@ const TOKENS: &str = "cadence_admission_in_system_tokens";
 const BLOCKS: &str = "cadence_admission_in_system_kv_blocks";
 const CONNECTED: &str = "cadence_admission_watch_connected";
 const EPOCH: &str = "cadence_admission_epoch";
+const TRACE_ROWS: &str = "cadence_admission_trace_rows_total";
+const TRACE_DROPPED: &str = "cadence_admission_trace_dropped_total";
+const TRACE_LOST: &str = "cadence_admission_trace_lost_total";
+const TRACE_SKIPPED: &str = "cadence_admission_trace_skipped_total";
+const TRACE_BYTES: &str = "cadence_admission_trace_bytes";
+const TRACE_FLUSHED: &str = "cadence_admission_trace_flushed";
+const TRACE_ON_DISK: &str = "cadence_admission_trace_on_disk";
 
 /// Describes every metric to the installed recorder.
 pub fn describe() {
@@ -32,6 +41,19 @@ pub fn describe() {
     describe_gauge!(BLOCKS, "KV blocks that those systems may come to hold.");
     describe_gauge!(CONNECTED, "1 while the engine's watch is connected.");
     describe_gauge!(EPOCH, "The epoch that the engine granted, 0 without one.");
+    describe_counter!(TRACE_ROWS, "Closed decisions that the trace store took.");
+    describe_counter!(
+        TRACE_DROPPED,
+        "Closed decisions that it did not take: its queue was full, the disk refused, it has ended."
+    );
+    describe_counter!(
+        TRACE_LOST,
+        "Stored rows that could not be read back, since the folder was made."
+    );
+    describe_counter!(TRACE_SKIPPED, "Damaged or unknown rows left out of exports, each time.");
+    describe_gauge!(TRACE_BYTES, "Bytes of the trace folder.");
+    describe_gauge!(TRACE_FLUSHED, "Number of the latest row that a kill cannot lose.");
+    describe_gauge!(TRACE_ON_DISK, "1 while traces go to disk, 0 while they are in memory only.");
 }
 
 /// Handles of the metrics that the actor sets.
@@ -82,6 +104,71 @@ impl Metrics {
 
     pub(crate) fn lease_expired(&self) {
         self.leases_expired.increment(1);
+    }
+}
+
+/// Why a row was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dropped {
+    QueueFull,
+    Disk,
+    Ended,
+}
+
+/// Handles of the metrics of the trace store.
+#[derive(Clone)]
+pub(crate) struct TraceMetrics {
+    rows: Counter,
+    queue_full: Counter,
+    disk: Counter,
+    ended: Counter,
+    lost: Counter,
+    skipped: Counter,
+    bytes: Gauge,
+    flushed: Gauge,
+    on_disk: Gauge,
+}
+
+impl TraceMetrics {
+    pub(crate) fn new() -> Self {
+        let dropped = |reason: &'static str| counter!(TRACE_DROPPED, "reason" => reason);
+        Self {
+            rows: counter!(TRACE_ROWS),
+            queue_full: dropped("queue_full"),
+            disk: dropped("disk"),
+            ended: dropped("ended"),
+            lost: counter!(TRACE_LOST),
+            skipped: counter!(TRACE_SKIPPED),
+            bytes: gauge!(TRACE_BYTES),
+            flushed: gauge!(TRACE_FLUSHED),
+            on_disk: gauge!(TRACE_ON_DISK),
+        }
+    }
+
+    pub(crate) fn stored(&self, rows: u64) {
+        self.rows.increment(rows);
+    }
+
+    pub(crate) fn dropped(&self, why: Dropped, rows: u64) {
+        match why {
+            Dropped::QueueFull => self.queue_full.increment(rows),
+            Dropped::Disk => self.disk.increment(rows),
+            Dropped::Ended => self.ended.increment(rows),
+        }
+    }
+
+    pub(crate) fn skipped(&self, rows: u64) {
+        self.skipped.increment(rows);
+    }
+
+    pub(crate) fn show(&self, facts: Facts) {
+        self.lost.absolute(facts.lost);
+        self.bytes.set(facts.bytes as f64);
+        self.flushed.set(facts.flushed as f64);
+    }
+
+    pub(crate) fn on_disk(&self, yes: bool) {
+        self.on_disk.set(f64::from(u8::from(yes)));
     }
 }
 

@@ -1,9 +1,6 @@
 //! Domain types into wire types.
 
-use admit::{
-    Admitted, Attempt, Budget, EngineStatus, How, Outcome, Reason, Refused, Tier, Trace,
-    TracedVerdict, Verdict,
-};
+use admit::{Admitted, Attempt, Budget, EngineStatus, How, Reason, Refused, Tier, Verdict};
 use proto::v1;
 use tonic::Status;
 
@@ -57,18 +54,18 @@ fn refused(it: &Refused) -> v1::Refused {
     }
 }
 
-fn budget(budget: Budget) -> v1::Budget {
+pub(crate) fn budget(budget: Budget) -> v1::Budget {
     v1::Budget { e2e_us: budget.e2e.map(|it| it.0), ttft_us: budget.ttft.map(|it| it.0) }
 }
 
-fn tier(tier: Tier) -> v1::Tier {
+pub(crate) fn tier(tier: Tier) -> v1::Tier {
     match tier {
         Tier::Promised => v1::Tier::Promised,
         Tier::BestEffort => v1::Tier::BestEffort,
     }
 }
 
-fn reason(reason: Reason) -> v1::RefusalReason {
+pub(crate) fn reason(reason: Reason) -> v1::RefusalReason {
     match reason {
         Reason::Requests => v1::RefusalReason::Requests,
         Reason::Tokens => v1::RefusalReason::Tokens,
@@ -124,48 +121,7 @@ fn engine_view(status: &EngineStatus) -> v1::EngineView {
     }
 }
 
-/// One closed decision.
-pub(crate) fn row(number: u64, trace: &Trace, policy: &str) -> v1::TraceRow {
-    let (tier_of, refusal, bound, confidence, propensity) = match trace.verdict {
-        None => (v1::Tier::Unspecified, v1::RefusalReason::Unspecified, None, None, 1.0),
-        Some(TracedVerdict::Refused(why)) => (v1::Tier::Unspecified, reason(why), None, None, 1.0),
-        Some(TracedVerdict::Admitted { tier: given, bound, confidence, propensity }) => {
-            let unspecified = v1::RefusalReason::Unspecified;
-            (tier(given), unspecified, bound, confidence, propensity)
-        }
-    };
-    let (outcome, seen) = match trace.outcome {
-        Outcome::Refused => (v1::trace_row::Outcome::Refused, None),
-        Outcome::Censored => (v1::trace_row::Outcome::Censored, None),
-        Outcome::Ended(seen) => (ended(seen.how), Some(seen)),
-    };
-    let saw = &trace.saw;
-    v1::TraceRow {
-        number,
-        request_id: trace.attempt.id.to_string(),
-        attempt: trace.attempt.number,
-        policy: policy.into(),
-        engine_instance: saw.instance.to_string(),
-        prompt_tokens: saw.prompt.0,
-        cached_tokens: saw.cached.0,
-        max_tokens: saw.max_tokens.0,
-        budget: Some(budget(saw.budget)),
-        requests_in_system: small(saw.in_system.requests),
-        tokens_in_system: saw.in_system.tokens,
-        tier: tier_of.into(),
-        refusal: refusal.into(),
-        held_us: trace.held.0,
-        bound_us: bound.map(|it| it.0),
-        confidence,
-        propensity,
-        ttft_us: seen.and_then(|it| it.ttft).map(|it| it.0),
-        e2e_us: seen.map(|it| it.e2e.0),
-        completion_tokens: seen.map_or(0, |it| it.completion.0),
-        outcome: outcome.into(),
-    }
-}
-
-fn ended(how: How) -> v1::trace_row::Outcome {
+pub(crate) fn ended(how: How) -> v1::trace_row::Outcome {
     match how {
         How::Completed => v1::trace_row::Outcome::Completed,
         How::Cancelled => v1::trace_row::Outcome::Cancelled,
@@ -174,6 +130,6 @@ fn ended(how: How) -> v1::trace_row::Outcome {
 }
 
 /// Counts that the wire carries in 32 bits.
-fn small(count: u64) -> u32 {
+pub(crate) fn small(count: u64) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }

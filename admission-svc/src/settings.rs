@@ -1,6 +1,6 @@
 //! Settings of the admission service.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use admit::{Limits, Policy};
 use clap::{Args, ValueEnum};
@@ -8,6 +8,10 @@ use proto::v1::admission_server;
 use serde::Serialize;
 use service::{health::Probe, net::check_peer, telemetry::Logs};
 use units::Span;
+
+use crate::traces::{Caps, Keeper, MAX_BYTES_LEAST, Origin};
+
+const ROUND_BYTES_MAX: usize = 64;
 
 /// Settings of the admission service.
 #[derive(Clone, Debug, Args, Serialize)]
@@ -50,7 +54,24 @@ pub struct Settings {
     /// Requests of callers without a watched engine whose outcome may be open at once.
     #[arg(long, default_value_t = 10_000)]
     pub standalone_max: usize,
-    /// Closed decisions that are kept for export.
+    /// The folder of the trace store: every closed decision becomes a row there. Empty: the latest rows
+    /// stay in memory and are gone with the process.
+    #[arg(long, default_value = "")]
+    pub trace_dir: String,
+    /// Bytes that the trace folder may hold; the oldest rows are removed, an eighth of it at a time.
+    #[arg(long, default_value_t = 256 << 20)]
+    pub trace_max_bytes: u64,
+    /// Rows that the trace folder may hold; the oldest are removed, about an eighth at a time.
+    #[arg(long, default_value_t = 2_000_000)]
+    pub trace_max_rows: u64,
+    /// How long a row may wait to be flushed, in milliseconds: what a kill can lose. 1,000 rows are flushed
+    /// sooner.
+    #[arg(long, default_value_t = 500)]
+    pub trace_flush_ms: u64,
+    /// The name of the collection round, kept with every row, so that rounds can be told apart.
+    #[arg(long, default_value = "")]
+    pub trace_round: String,
+    /// Rows that are kept in memory when they do not go to disk.
     #[arg(long, default_value_t = 10_000)]
     pub trace_rows: usize,
     /// Logs.
@@ -72,7 +93,8 @@ pub enum PolicyName {
 impl service::settings::Settings for Settings {
     const SECTION: &'static str = "admission";
     const BINARY: &'static str = "admission-svc";
-    const ABOUT: &'static str = "Decides which requests an engine takes.";
+    const ABOUT: &'static str = "Decides which requests an engine takes. \
+         `admission-svc export` and `admission-svc inspect` read what it has decided.";
 
     fn probe(&self) -> Probe {
         Probe::Grpc { listen: self.listen, service: admission_server::SERVICE_NAME }
@@ -94,7 +116,15 @@ impl service::settings::Settings for Settings {
         bounded("budget_ms", self.budget_ms, 1, 3_600_000)?;
         bounded("held_max", self.held_max as u64, 0, 4_096)?;
         bounded("standalone_max", self.standalone_max as u64, 0, 1_000_000)?;
-        bounded("trace_rows", self.trace_rows as u64, 0, 1_000_000)
+        bounded("trace_max_bytes", self.trace_max_bytes, MAX_BYTES_LEAST, 1 << 40)?;
+        bounded("trace_max_rows", self.trace_max_rows, 8, 1_000_000_000)?;
+        bounded("trace_flush_ms", self.trace_flush_ms, 1, 60_000)?;
+        bounded("trace_rows", self.trace_rows as u64, 0, 1_000_000)?;
+        if self.trace_round.len() > ROUND_BYTES_MAX {
+            let length = self.trace_round.len();
+            return Err(format!("trace_round: {length} bytes are more than {ROUND_BYTES_MAX}"));
+        }
+        Ok(())
     }
 }
 
@@ -135,6 +165,22 @@ impl Settings {
             budget: Span::from_millis(self.budget_ms),
             held_max: self.held_max,
             standalone_max: self.standalone_max,
+        }
+    }
+
+    /// How traces are kept by the run of this id.
+    pub(crate) fn keeper(&self, run_id: String) -> Keeper {
+        let origin = Origin {
+            run_id,
+            round: self.trace_round.clone(),
+            policy: self.controller().policy.name(),
+        };
+        Keeper {
+            dir: (!self.trace_dir.is_empty()).then(|| self.trace_dir.clone().into()),
+            caps: Caps { bytes: self.trace_max_bytes, rows: self.trace_max_rows },
+            ring_rows: self.trace_rows,
+            flush_every: Duration::from_millis(self.trace_flush_ms),
+            origin,
         }
     }
 
@@ -185,6 +231,8 @@ mod tests {
             (["--engine", "a:1,b"], "engine: \"b\" has no port"),
             (["--engine", "https://a:1"], "engine: \"https://a:1\": only http:// is supported"),
             (["--lease-ms", "0"], "lease_ms: 0 is not between 1 and 60000"),
+            (["--trace-max-bytes", "1"], "trace_max_bytes: 1 is not between 8388608 and"),
+            (["--trace-flush-ms", "0"], "trace_flush_ms: 0 is not between 1 and 60000"),
             (["--held-max", "5000"], "held_max: 5000 is not between 0 and 4096"),
             (["--policy", "twin"], "invalid value 'twin' for '--policy <POLICY>'"),
         ] {

@@ -31,6 +31,8 @@ const GONE_AFTER: Duration = Duration::from_secs(3);
 const PING_EVERY: Duration = Duration::from_secs(1);
 /// For the engine to take the call.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+/// An engine that has not been there yet is loading its model: no alarm before then.
+const LOADING_WITHIN: Duration = Duration::from_secs(60);
 
 /// Why a session ended.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +55,20 @@ enum Broken {
     OutOfTurn,
     #[error("the actor has ended")]
     Ended(#[from] MailboxError),
+}
+
+impl Broken {
+    /// Whether nobody is there, rather than somebody who does not do.
+    fn is_absence(&self) -> bool {
+        match self {
+            Self::Call(_) | Self::NoAnswer | Self::Silent | Self::Closed => true,
+            Self::StandBy(_)
+            | Self::Garbled(_)
+            | Self::Gap { .. }
+            | Self::OutOfTurn
+            | Self::Ended(_) => false,
+        }
+    }
 }
 
 impl From<Status> for Broken {
@@ -89,6 +105,10 @@ pub(crate) struct Watcher {
     /// Present while the controller knows the engine.
     resume: Option<Resume>,
     heard_at: Instant,
+    /// Until when an absent engine counts as loading; over once it has been there.
+    loading_until: Option<Instant>,
+    /// The problem that was told last.
+    said: String,
     backoff: Backoff,
     rng: ChaCha8Rng,
 }
@@ -112,6 +132,8 @@ impl Watcher {
             name,
             resume: None,
             heard_at: Instant::now(),
+            loading_until: Some(Instant::now() + LOADING_WITHIN),
+            said: String::new(),
             backoff: Backoff::default(),
             rng,
         }
@@ -119,18 +141,30 @@ impl Watcher {
 
     /// Runs until the actor ends.
     pub(crate) async fn run(mut self) {
-        let mut said = String::new();
         loop {
             let Err(broken) = self.session().await else { continue };
             let problem = broken.to_string();
-            if problem != said {
-                tracing::warn!(engine = %self.address, "watch: {problem}");
-                said.clone_from(&problem);
-            }
+            self.say(&broken, &problem);
             if self.broken(&broken, problem).await.is_err() {
                 return;
             }
             sleep(self.backoff.pause(&mut self.rng)).await;
+        }
+    }
+
+    /// Tells of each problem once, and of an engine that is not there yet without alarm.
+    fn say(&mut self, broken: &Broken, problem: &str) {
+        let is_loading = self.loading_until.is_some_and(|until| Instant::now() < until);
+        if is_loading && broken.is_absence() {
+            if self.said.is_empty() {
+                tracing::info!(engine = %self.address, "waiting for the engine");
+                self.said = "waiting".into();
+            }
+            return;
+        }
+        if self.said != problem {
+            tracing::warn!(engine = %self.address, "watch: {problem}");
+            problem.clone_into(&mut self.said);
         }
     }
 
@@ -215,6 +249,8 @@ impl Watcher {
     ) -> Result<(), Broken> {
         let instance = convert::instance(&wire.engine_instance)?;
         self.backoff.reset();
+        self.loading_until = None;
+        self.said.clear();
         if !wire.resumed {
             *granted = Some(Granted { epoch: wire.epoch, instance });
             return Ok(());

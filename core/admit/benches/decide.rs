@@ -48,6 +48,7 @@ fn offer(number: u128, patience: Span) -> Offer {
         accept_best_effort: false,
         tenant: "".into(),
         priority: 0,
+        unix: Micros(0),
     }
 }
 

@@ -2,7 +2,9 @@
 
 use units::{BlockCount, Micros, TokenCount};
 
-use crate::{Ended, How, Observation, Offer, Sequence, Submitted, ledger::Totals, trace::Decided};
+use crate::{
+    Ended, How, Observation, Offer, Sequence, Submitted, Way, ledger::Totals, trace::Decided,
+};
 
 /// How big a request is at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +105,10 @@ impl Entry {
     /// A snapshot shows that the engine has it.
     pub(crate) fn found(&mut self, sequence: &Sequence, record: u64) {
         self.stage = Stage::Running { record, submitted_at: sequence.submitted_at };
+        self.on_its_way(|way, offered_at| {
+            way.submitted = Some(sequence.submitted_at.since(offered_at));
+            way.ran_as = Some(sequence.tier);
+        });
         self.progress(sequence);
     }
 
@@ -112,6 +118,32 @@ impl Entry {
         self.size.max_tokens = as_what.max_tokens;
         self.reserved = if as_what.blocks.0 > 0 { as_what.blocks } else { self.size.blocks() };
         self.stage = Stage::Running { record, submitted_at: now };
+        self.on_its_way(|way, offered_at| {
+            way.submitted = Some(now.since(offered_at));
+            way.ran_as = Some(as_what.tier);
+        });
+    }
+
+    /// It has a slot, and this much of its prompt was cached.
+    pub(crate) fn started(&mut self, cached: TokenCount, now: Micros) {
+        self.computed = self.computed.max(cached);
+        self.on_its_way(|way, offered_at| {
+            way.started = Some(now.since(offered_at));
+            way.cached = Some(cached);
+        });
+    }
+
+    /// It has its first token.
+    pub(crate) fn first_token(&mut self, now: Micros) {
+        self.computed = self.computed.max(self.size.prompt);
+        self.on_its_way(|way, offered_at| way.first_token = Some(now.since(offered_at)));
+    }
+
+    /// Notes how far it is. After an eviction it starts again: the last time counts.
+    fn on_its_way(&mut self, note: impl FnOnce(&mut Way, Micros)) {
+        if let Some(decided) = &mut self.decided {
+            note(&mut decided.way, decided.offered_at);
+        }
     }
 
     /// When somebody else has to have spoken for it.

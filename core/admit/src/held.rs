@@ -7,7 +7,7 @@
 
 use std::{cmp::Reverse, collections::BTreeMap, ops::Bound};
 
-use units::Micros;
+use units::{Micros, Span};
 
 use crate::{Budget, Offer};
 
@@ -25,6 +25,8 @@ pub(crate) struct Held {
     pub(crate) offer: Offer,
     /// The budget in force, defaults filled in, at `offered_at`.
     pub(crate) budget: Budget,
+    /// How long it will wait at most.
+    pub(crate) patience: Span,
     pub(crate) offered_at: Micros,
     /// When it will wait no longer.
     pub(crate) until: Micros,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use units::{RequestId, Span, TokenCount};
+use units::{Micros, RequestId, Span, TokenCount};
 
 use crate::Snapshot;
 
@@ -45,6 +45,8 @@ pub struct Offer {
     pub tenant: Arc<str>,
     /// Higher is more urgent; 0 is ordinary.
     pub priority: i32,
+    /// When it was made, by the calendar: since 1970. Only its trace tells; nothing is decided by it.
+    pub unix: Micros,
 }
 
 /// A place where a request could run.

@@ -168,6 +168,38 @@ async fn a_promiser_sees_everything_in_order_and_resumes() {
 }
 
 #[tokio::test]
+async fn a_promiser_that_never_pings_loses_its_epoch() {
+    let mut worker = Worker::start(FAST).await;
+    let asked_at = std::time::Instant::now();
+    let (mut seen, _say) = worker.watch(promiser()).await.expect("granted");
+    let first = seen.message().await.expect("no error").and_then(|it| it.event);
+    let Some(Seen::Granted(granted)) = first else { panic!("{first:?}") };
+    let rival = v1::Hello { instance: "rival".into(), ..promiser() };
+    let taking_over = async {
+        loop {
+            match worker.watch(rival.clone()).await {
+                Ok(watch) => return watch,
+                Err(status) => assert_eq!(status.code(), Code::FailedPrecondition),
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let taken = timeout(Duration::from_secs(30), taking_over).await.expect("the epoch lapses");
+    assert!(asked_at.elapsed() >= Duration::from_secs(3), "it lapsed early");
+
+    // The stream is still open, and says nothing any more about who promises.
+    worker.prepare(1, "abc").await;
+    let tier = v1::Tier::Promised.into();
+    let admitted_as = Some(v1::AdmittedAs { tier, epoch: granted.epoch });
+    let request = v1::GenerateRequest { admitted_as, ..prepared(1, 1) };
+    let (stream, accepted) = worker.generate(request).await.expect("accepted");
+    assert_eq!((accepted.tier(), accepted.leased), (v1::Tier::BestEffort, false));
+    collect(stream).await;
+    drop((seen, taken));
+    worker.stop().await;
+}
+
+#[tokio::test]
 async fn a_stop_ends_streams_in_band() {
     let mut worker = Worker::start(SLOW).await;
     worker.prepare(1, "abc").await;

@@ -43,7 +43,7 @@ pub(crate) struct Options {
     /// How long each other process may take to stop before it is killed
     #[arg(long, default_value_t = 12_000, value_name = "MS")]
     pub(crate) grace_ms: u64,
-    /// Where process ids and logs go [default: .run beside port 8000, else .run-PORT]
+    /// Where process ids, logs and traces go [default: .run beside port 8000, else .run-PORT]
     #[arg(long, value_name = "DIR")]
     pub(crate) run_dir: Option<PathBuf>,
     /// Where the three programs are [default: beside this one]

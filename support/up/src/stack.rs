@@ -74,7 +74,7 @@ pub(crate) fn specs(options: &Options, bin_dir: &Path) -> [Spec; 3] {
             admission,
             Some(admission_metrics),
             options.grace_ms,
-            vec![to_engine()],
+            vec![to_engine(), ("--trace-dir", options.run_dir().join("traces").into())],
         ),
         spec(
             "gateway",
@@ -131,7 +131,7 @@ mod tests {
             lines(&["--model", "a b.gguf"]),
             [
                 "bin/engine-worker --listen 127.0.0.1:50051 --metrics-listen 127.0.0.1:9051 --model a b.gguf",
-                "bin/admission-svc --listen 127.0.0.1:50052 --metrics-listen 127.0.0.1:9052 --engine 127.0.0.1:50051",
+                "bin/admission-svc --listen 127.0.0.1:50052 --metrics-listen 127.0.0.1:9052 --engine 127.0.0.1:50051 --trace-dir .run/traces",
                 "bin/gateway --listen 127.0.0.1:8000 --engine 127.0.0.1:50051 --admission 127.0.0.1:50052",
             ]
         );

@@ -80,12 +80,10 @@ impl Controller {
             Event::Submitted(id, submitted) => {
                 self.submitted(now, engine, record.number, id, &submitted);
             }
-            Event::Started(id, cached) => state.ledger.update(id, |entry| {
-                entry.computed = entry.computed.max(cached);
-            }),
-            Event::FirstToken(id) => state.ledger.update(id, |entry| {
-                entry.computed = entry.computed.max(entry.size.prompt);
-            }),
+            Event::Started(id, cached) => {
+                state.ledger.update(id, |entry| entry.started(cached, now));
+            }
+            Event::FirstToken(id) => state.ledger.update(id, |entry| entry.first_token(now)),
             Event::Finished(id, ended) => {
                 if let Some(entry) = state.finish(id) {
                     let observation = entry.observation(&ended, now);

@@ -1,14 +1,14 @@
 //! Callers come and go.
 
-use std::{cmp::Reverse, sync::Arc};
+use std::cmp::Reverse;
 
 use rand::Rng;
 use units::{Micros, RequestId, TokenCount};
 
 use super::{Controller, Current, Effect, Where};
 use crate::{
-    Attempt, BUDGET_MAX, Budget, How, Observation, Offer, Outcome, PATIENCE_MAX, Saw, Totals,
-    Trace, Verdict,
+    Attempt, BUDGET_MAX, Budget, How, Observation, Offer, Outcome, PATIENCE_MAX, Saw, Trace,
+    Verdict, Way,
     entry::Stage,
     held::{Held, Rank},
     timers::Timer,
@@ -123,6 +123,7 @@ impl Controller {
         let held = Held {
             offer,
             budget: Budget { e2e: Some(e2e), ttft },
+            patience,
             offered_at: now,
             until: now + patience,
         };
@@ -171,16 +172,11 @@ impl Controller {
         let trace = Trace {
             attempt: held.offer.attempt,
             offered_at: held.offered_at,
-            saw: Saw {
-                instance: Arc::from(""),
-                prompt: held.offer.prompt,
-                cached: TokenCount(0),
-                max_tokens: held.offer.max_tokens,
-                budget: held.budget,
-                in_system: Totals::default(),
-            },
+            offered_unix: held.offer.unix,
+            saw: Saw::of(held),
             verdict: None,
             held: waited,
+            way: Way::default(),
             outcome: Outcome::Ended(observation),
         };
         self.effects.push(Effect::Closed(Box::new(trace)));

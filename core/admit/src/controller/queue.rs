@@ -9,8 +9,8 @@ use super::{
     standing::{Standing, choice, context},
 };
 use crate::{
-    Admitted, Attempt, Decision, EngineId, Outcome, Problem, Saw, Source, Totals, TracedVerdict,
-    Verdict,
+    Admitted, Attempt, Decision, EngineId, Outcome, Problem, Saw, SeenEngine, Source, Totals,
+    TracedVerdict, Verdict, Way,
     entry::{Entry, Size, Stage},
     held::{Held, Rank},
     ledger::Place,
@@ -122,8 +122,15 @@ impl Controller {
         let waited = now.since(held.offered_at);
         let verdict = TracedVerdict::Admitted { tier, bound, confidence, propensity };
         let Attempt { id, number } = held.offer.attempt;
-        let decided =
-            Decided { attempt: number, offered_at: held.offered_at, saw, verdict, held: waited };
+        let decided = Decided {
+            attempt: number,
+            offered_at: held.offered_at,
+            offered_unix: held.offer.unix,
+            saw,
+            verdict,
+            held: waited,
+            way: Way::default(),
+        };
         let (stage, epoch) = self.stage(now, &place, &held);
         let mut entry = Entry::new(Size::of(&held.offer, candidate), stage);
         entry.decided = Some(Box::new(decided));
@@ -174,10 +181,10 @@ impl Controller {
 
     pub(super) fn saw(&self, now: Micros, rank: Rank, candidate: usize) -> Saw {
         let held = self.held.get(rank).expect("who is decided about is in the queue");
-        let in_system = match self.standing(now, held, candidate) {
-            Standing::Ready(view) => view.totals,
+        let (in_system, engine) = match self.standing(now, held, candidate) {
+            Standing::Ready(view) => (view.totals, Some(SeenEngine::of(now, &view))),
             Standing::Interrupted | Standing::Draining | Standing::Gone | Standing::Unfit(_) => {
-                Totals::default()
+                (Totals::default(), None)
             }
         };
         let instance = match &held.offer.candidates[candidate].source {
@@ -185,7 +192,6 @@ impl Controller {
             Source::Passed(snapshot) => Arc::clone(&snapshot.instance),
         };
         let size = Size::of(&held.offer, candidate);
-        let Size { prompt, cached, max_tokens } = size;
-        Saw { instance, prompt, cached, max_tokens, budget: held.budget, in_system }
+        Saw { in_system, engine, ..Saw::of(held).at(instance, size) }
     }
 }

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     Attempt, Cause, Choice, Decision, EngineView, Outcome, Problem, Refused, Shortage,
-    TracedVerdict, Verdict,
+    TracedVerdict, Verdict, Way,
     engine::passed_leaving,
     entry::{Entry, Size, Stage},
     held::{Held, Rank},
@@ -43,9 +43,11 @@ impl Controller {
         let decided = Decided {
             attempt: attempt.number,
             offered_at: held.offered_at,
+            offered_unix: held.offer.unix,
             saw,
             verdict: TracedVerdict::Refused(reason),
             held: waited,
+            way: Way::default(),
         };
         self.close_decided(attempt.id, decided, Outcome::Refused);
         let refused = Refused {

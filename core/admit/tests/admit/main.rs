@@ -4,4 +4,5 @@ mod engines;
 mod model;
 mod offers;
 mod standalone;
+mod traces;
 mod world;

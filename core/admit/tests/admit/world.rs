@@ -93,6 +93,7 @@ pub(crate) fn offer(name: char, prompt: u32, cap: u32) -> Offer {
         accept_best_effort: false,
         tenant: "".into(),
         priority: 0,
+        unix: Micros(0),
     }
 }
 

@@ -1,0 +1,136 @@
+//! Exports: while the service runs and when it has stopped, as lines and as columns.
+
+use std::{fs, path::Path, process::Output};
+
+use parquet::{
+    file::reader::{FileReader as _, SerializedFileReader},
+    record::Field,
+};
+use serde_json::{Map, Value};
+
+use crate::service::{Service, run};
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn exported(source: &[&str], format: &str, out: &Path) {
+    let out = out.to_str().expect("text");
+    let output = run(&[&["export"], source, &["--format", format, "--out", out]].concat());
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+fn lines(path: &Path) -> Vec<Map<String, Value>> {
+    let text = fs::read_to_string(path).expect("written");
+    text.lines().map(|line| serde_json::from_str(line).expect("an object")).collect()
+}
+
+fn columns(path: &Path) -> Vec<Map<String, Value>> {
+    let file = SerializedFileReader::new(fs::File::open(path).expect("written")).expect("Parquet");
+    let rows = file.get_row_iter(None).expect("rows").map(|row| row.expect("a row"));
+    rows.map(|row| {
+        let pairs = row.get_column_iter().map(|(name, field)| (name.clone(), json(field)));
+        pairs.collect()
+    })
+    .collect()
+}
+
+fn json(field: &Field) -> Value {
+    match field {
+        Field::Null => Value::Null,
+        Field::Bool(value) => (*value).into(),
+        Field::Long(value) => (*value).into(),
+        Field::ULong(value) => (*value).into(),
+        Field::Double(value) => (*value).into(),
+        Field::Str(value) => value.as_str().into(),
+        other => panic!("no column has {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn lines_and_columns_agree_running_and_stopped() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let traces = dir.path().join("traces");
+    let mut service = Service::start(&traces, &["--trace-round", "r1"]).await;
+    service.decide_all(0..600).await;
+    let file = |name: &str| dir.path().join(name);
+    let url = service.url();
+    // The commands block; the service is another process.
+    exported(&["--from", &url], "jsonl", &file("running.jsonl"));
+    exported(&["--from", &url], "parquet", &file("running.parquet"));
+    exported(&["--from", &url, "--after", "590"], "jsonl", &file("rest.jsonl"));
+
+    let folder = traces.to_str().expect("text").to_owned();
+    let busy = run(&["export", "--store", &folder]);
+    assert!(!busy.status.success() && said(&busy).contains("in use by another process"));
+    service.stop().await;
+    exported(&["--store", &folder], "jsonl", &file("stopped.jsonl"));
+    exported(&["--store", &folder], "parquet", &file("stopped.parquet"));
+
+    let rows = lines(&file("running.jsonl"));
+    assert_eq!(rows.len(), 600);
+    assert_eq!(rows, columns(&file("running.parquet")));
+    assert_eq!(rows, lines(&file("stopped.jsonl")));
+    assert_eq!(rows, columns(&file("stopped.parquet")));
+    assert_eq!(rows[590..], lines(&file("rest.jsonl")));
+    what_a_row_tells(&rows);
+    inspected(&folder);
+}
+
+fn what_a_row_tells(rows: &[Map<String, Value>]) {
+    let with = |outcome: &str| {
+        let found = rows.iter().filter(|row| row["outcome"] == outcome).collect::<Vec<_>>();
+        (found.len(), found[0].clone())
+    };
+    let (count, row) = with("completed");
+    assert_eq!(count, 300);
+    assert_eq!((&row["verdict"], &row["tier"]), (&"admitted".into(), &"best_effort".into()));
+    assert_eq!((&row["e2e_us"], &row["ttft_us"]), (&1_234.into(), &200.into()));
+    assert_eq!((&row["kv_room"], &row["round"]), (&256.into(), &"r1".into()));
+    assert_eq!((&row["step"], &row["cost_base_us"]), (&u64::MAX.into(), &4_000.5.into()));
+    assert_eq!((&row["cost_gain"], &row["bound_us"]), (&Value::Null, &Value::Null));
+    assert_eq!(row["tenant_hash"].as_str().map(str::len), Some(16));
+    assert!(row["offered_unix_us"].as_u64() > Some(1_600_000_000_000_000), "{row:?}");
+    let (count, row) = with("refused");
+    assert_eq!((count, &row["refusal"]), (300, &"never".into()));
+}
+
+fn inspected(folder: &str) {
+    let output = run(&["inspect", "--store", folder]);
+    let text = String::from_utf8(output.stdout).expect("text");
+    for line in
+        ["rows      600", "  completed 300", "  refused   300", "numbers   1 to 600", "lost      0"]
+    {
+        assert!(text.contains(line), "{line:?} is not in\n{text}");
+    }
+}
+
+#[test]
+fn mistakes_are_said_in_one_line_and_leave_no_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let out = dir.path().join("out");
+    let out = out.to_str().expect("text");
+    let nowhere = dir.path().join("nowhere");
+    let nowhere = nowhere.to_str().expect("text");
+    for (args, wanted) in [
+        (&["export", "--store", nowhere][..], "nowhere is no folder"),
+        (&["inspect", "--store", nowhere], "nowhere is no folder"),
+        (&["export", "--format", "parquet", "--store", nowhere], "needs --out"),
+        (&["export", "--from", "http://127.0.0.1:1", "--out", out], "cannot export from"),
+        (&["export", "--from", "a b", "--out", out], "is not an address"),
+        (&["export", "--from", "x", "--store", "y"], "cannot be used with"),
+    ] {
+        let output = run(args);
+        assert!(!output.status.success(), "{args:?}");
+        assert!(said(&output).contains(wanted), "{args:?}: {}", said(&output));
+    }
+    assert_eq!(fs::read_dir(dir.path()).expect("a directory").count(), 0);
+}
+
+#[test]
+fn every_column_is_told() {
+    let output = run(&["export", "--columns"]);
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert!(text.lines().count() > 50, "{text}");
+    assert!(text.contains("\npropensity "), "{text}");
+}
