@@ -1,12 +1,14 @@
 //! The rules of the house that no compiler knows, each a small function from what it reads to what is
 //! wrong: which crate may use which ([`edges`]), what `core/` may not touch ([`purity`]), where
-//! `unsafe` may stand ([`lints`]), that invariants have names ([`invariants`]), how long files and
-//! functions may be ([`size`]), and what must not be committed ([`leftovers`]).
+//! `unsafe` may stand ([`lints`]), that invariants have names ([`invariants`]), that the tests
+//! are there which documents name ([`named_tests`]), how long files and functions may be ([`size`]), and
+//! what must not be committed ([`leftovers`]).
 
 mod edges;
 mod invariants;
 mod leftovers;
 mod lints;
+mod named_tests;
 mod purity;
 mod size;
 
@@ -87,6 +89,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Vec<String>> {
     found.extend(lints::check_manifests(&members));
     found.extend(invariants::check(&sources));
     found.extend(leftovers::check(&sources));
+    found.extend(named_tests::check(&sources));
     for source in sources.iter().filter(|source| source.is_rust()) {
         found.extend(lints::check_unsafe(source).with_context(|| source.path.clone())?);
     }
