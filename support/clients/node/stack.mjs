@@ -11,6 +11,8 @@ export const base = `${url}/v1`;
 export const question = [{ role: "user", content: "Write the numbers from one to a thousand in words." }];
 // More than the context of any stack that these conversations are run on.
 export const endless = [{ role: "user", content: "word ".repeat(5_000) }];
+// How many requests are let in at once.
+const places = 2;
 // An answer of this many tokens takes seconds.
 export const long = 900;
 
@@ -39,20 +41,22 @@ export async function failure(action) {
   assert.fail("it ended without an error");
 }
 
-/** Someone has the only place meanwhile, and leaves as soon as another was refused. */
+/** Others have all the places meanwhile, and leave as soon as someone was refused. */
 export async function fullHouse(action) {
   const refusals = () => metric(`${url}/metrics`, "cadence_gateway_refusals_total");
   const before = await refusals();
-  const guest = new AbortController();
-  const response = await fetch(`${base}/chat/completions`, {
-    method: "POST",
-    headers: { "content-type": "application/json" },
-    body: JSON.stringify({ messages: question, max_tokens: long, stream: true }),
-    signal: guest.signal,
-  });
-  assert.equal(response.status, 200);
-  const leaving = eventually(async () => (await refusals()) > before).finally(() => guest.abort());
-  const [result] = await Promise.all([action(), leaving]);
+  const leaving = new AbortController();
+  for (let guest = 0; guest < places; guest++) {
+    const response = await fetch(`${base}/chat/completions`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ messages: question, max_tokens: long, stream: true }),
+      signal: leaving.signal,
+    });
+    assert.equal(response.status, 200);
+  }
+  const left = eventually(async () => (await refusals()) > before).finally(() => leaving.abort());
+  const [result] = await Promise.all([action(), left]);
   return result;
 }
 

@@ -19,6 +19,8 @@ BASE = URL + "/v1"
 QUESTION = [{"role": "user", "content": "Write the numbers from one to a thousand in words."}]
 # More than the context of any stack that these conversations are run on.
 ENDLESS = [{"role": "user", "content": "word " * 5_000}]
+# How many requests are let in at once.
+PLACES = 2
 # An answer of this many tokens takes seconds.
 LONG = 900
 
@@ -48,20 +50,21 @@ def raises(kind):
 
 @contextlib.contextmanager
 def full_house():
-    """Someone has the only place, and leaves as soon as another was refused."""
+    """Others have all the places, and leave as soon as someone was refused."""
 
     def refusals():
         return metric(URL + "/metrics", "cadence_gateway_refusals_total")
 
     def leave():
         eventually(lambda: refusals() > before)
-        guest.close()
+        for guest in guests:
+            guest.close()
 
     before = refusals()
     body = json.dumps({"messages": QUESTION, "max_tokens": LONG, "stream": True}).encode()
     headers = {"content-type": "application/json"}
-    guest = urllib.request.urlopen(urllib.request.Request(BASE + "/chat/completions", body, headers))
-    guest.readline()
+    request = urllib.request.Request(BASE + "/chat/completions", body, headers)
+    guests = [urllib.request.urlopen(request) for _ in range(PLACES)]
     leaving = threading.Thread(target=leave)
     leaving.start()
     yield

@@ -9,9 +9,9 @@ fn spec() -> Spec {
     spec.gateway(&["--sse-heartbeat-ms", "2"])
 }
 
-/// There is one place only, so that a second request is refused.
+/// There are two places only: enough for two choices, and a third request is refused.
 async fn converse(client: Client, script: &str, spec: Spec) {
-    let spec = spec.admission(&["--limit-requests", "1"]).gateway(&["--body-bytes-max", "200000"]);
+    let spec = spec.admission(&["--limit-requests", "2"]).gateway(&["--body-bytes-max", "200000"]);
     client.converse(script, &Stack::start(spec).await).await;
 }
 
