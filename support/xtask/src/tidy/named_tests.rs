@@ -12,7 +12,7 @@ pub(super) fn check(sources: &[Source]) -> Vec<Violation> {
         sources.iter().map(|source| (source.path.as_str(), source.text.as_str())).collect();
     let documents = sources.iter().filter(|source| source.path.ends_with(".md"));
     let named = documents.flat_map(|document| {
-        references(&document.text).map(|(line, path, name)| (document, line, path, name))
+        references(&document.text).map(move |(line, path, name)| (document, line, path, name))
     });
     named
         .filter_map(|(document, line, path, name)| {
