@@ -123,7 +123,7 @@ impl World {
         for join in &plan.joins {
             let (prompt, answer) = join.prompt_and_answer();
             assert_eq!(answer, self.answers[&join.id], "SC-9: the answer before the eviction");
-            assert!(prompt.iter().enumerate().all(|(at, token)| token.0 == at as u32 % 7), "SC-9");
+            assert!((0u32..).zip(prompt).all(|(at, token)| token.0 == at % 7), "SC-9");
         }
         let mut outcome = self.engine.execute(&plan);
         assert!(outcome.is_ok(), "a plan always fits its engine: {outcome:?}");

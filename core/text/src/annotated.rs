@@ -231,7 +231,7 @@ mod tests {
             let (mut expected, mut whole, mut next) = (String::new(), String::new(), 0);
             for at in 0..=tokens.len() {
                 let last = at == tokens.len();
-                let token = Token(at as u32);
+                let token = Token(u32::try_from(at).unwrap());
                 let stop = if last {
                     expected += &plain.finish();
                     false
