@@ -16,11 +16,12 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    time::{Sleep, sleep_until},
+    time::{Instant, Sleep, sleep_until},
 };
 use tracing::debug;
 
@@ -37,6 +38,10 @@ pub(crate) use stall::{Stalling, WriteLimits};
 /// are still going out.
 const POISON: u8 = 0;
 
+/// A process that stood still finds its timers due before it hears of the bytes that came meanwhile. So
+/// whoever seems late is looked at once more after this.
+const SECOND_LOOK: Duration = Duration::from_millis(20);
+
 /// A connection with its limits. See the module.
 #[derive(Debug)]
 pub(crate) struct Connection<T> {
@@ -46,6 +51,8 @@ pub(crate) struct Connection<T> {
     cors: Arc<Cors>,
     /// Runs towards the deadline of [`Progress`].
     timer: Option<Pin<Box<Sleep>>>,
+    /// It was late, and is looked at once more.
+    doubted: bool,
     /// The parser has been given the time to look at a long head.
     looked: bool,
     /// Why the parser was made to refuse.
@@ -62,6 +69,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             limits,
             cors,
             timer: None,
+            doubted: false,
             looked: false,
             cause: None,
             farewell: None,
@@ -96,6 +104,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             timer.as_mut().reset(deadline);
         }
         ready!(timer.as_mut().poll(context));
+        if !std::mem::replace(&mut self.doubted, true) {
+            timer.as_mut().reset(Instant::now() + SECOND_LOOK);
+            ready!(timer.as_mut().poll(context));
+        }
         match late {
             // As if the client had closed: nobody waits for an answer.
             Late::Idle => Poll::Ready(Ok(())),
@@ -155,6 +167,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Connection<T> {
         let before = buffer.filled().len();
         match Pin::new(&mut self.io).poll_read(context, buffer) {
             Poll::Ready(outcome) => {
+                self.doubted = false;
                 self.progress.received(buffer.filled().len() - before);
                 Poll::Ready(outcome)
             }

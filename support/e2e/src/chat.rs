@@ -29,6 +29,8 @@ pub struct Answer {
     pub error: Option<Value>,
     /// Whether the stream ended with `[DONE]`.
     pub done: bool,
+    /// Why there was no answer at all.
+    pub lost: Option<String>,
     /// The usage, if it was told.
     pub usage: Option<Value>,
     /// The Retry-After header.
@@ -113,8 +115,9 @@ impl Chat {
             request = request.header(*name, value);
         }
         let mut answer = Answer::default();
-        if let Ok(response) = request.send().await {
-            answer.read(response, sent).await;
+        match request.send().await {
+            Ok(response) => answer.read(response, sent).await,
+            Err(error) => answer.lost = Some(format!("{error:?}")),
         }
         answer.took = sent.elapsed();
         answer

@@ -199,6 +199,7 @@ impl Tally {
         } else if answer.is_broken() {
             &mut self.broken
         } else if answer.error.is_none() && answer.finish.is_none() && !answer.done {
+            eprintln!("{name}: lost after {:?}: {:?}", answer.took, answer.lost);
             &mut self.lost
         } else {
             panic!("{name}: neither an answer nor an honest failure: {answer:?}");
