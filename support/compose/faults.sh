@@ -43,6 +43,15 @@ test_replacements() {
     done
     until_within 60 "all services healthy" all_healthy 6
     until_within 10 "nothing is left over" is_idle
+    keeps_traces || bad "the new admission service knows nothing of what the old one decided"
+}
+
+# Whether the trace store holds more than the few requests since the replacement.
+keeps_traces() {
+    local rows
+    rows=$(docker exec "$(containers admission-svc)" admission-svc export | wc -l)
+    say "  closed decisions on disk: $rows"
+    [ "$rows" -gt 50 ]
 }
 
 # Everything is told to stop while streams are open that would go on for longer than they may.
