@@ -111,6 +111,7 @@ test_model() {
 # An engine worker that runs on this machine, as on a Mac with Metal.
 test_host_engine() {
     local engine address
+    : >"$WORK/engine.log"
     "$BINARIES/engine-worker" --backend mock --listen 0.0.0.0:0 --metrics-listen '' \
         >"$WORK/engine.log" 2>&1 &
     engine=$!
