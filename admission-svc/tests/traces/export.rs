@@ -35,6 +35,7 @@ fn columns(path: &Path) -> Vec<Map<String, Value>> {
     .collect()
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the enum is another crate's")]
 fn json(field: &Field) -> Value {
     match field {
         Field::Null => Value::Null,

@@ -96,7 +96,7 @@ mod tests {
         for _ in 0..100 {
             while let Err(Excess::Rate { wait, .. }) = meter.begin(now) {
                 assert!(wait > Span::ZERO && wait <= MINUTE);
-                now = now + wait;
+                now += wait;
             }
         }
         // The first seven are free.
