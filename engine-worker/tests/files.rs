@@ -1,4 +1,4 @@
-//! The real binary and files that are no models: one line that names path and reason, exit code 1.
+//! The real binary and files that are no models: one line that names path and reason, and the exit code of what cannot start.
 #![cfg(feature = "llama")]
 
 use std::{
@@ -21,7 +21,7 @@ fn refusal(model: &Path) -> String {
     let output = start(model);
     let told = String::from_utf8(output.stderr).expect("text");
     // A process that was killed, by its own abort too, has no code.
-    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert_eq!(output.status.code(), Some(78), "{told}");
     let line = told.trim_end().to_owned();
     assert!(!line.contains('\n'), "is one line: {line}");
     assert!(line.contains(&model.display().to_string()), "names the path: {line}");

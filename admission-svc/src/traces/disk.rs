@@ -158,11 +158,16 @@ impl Disk {
         Ok(())
     }
 
+    /// How many rows a database takes before the next is begun.
+    fn rows_of_a_part(&self) -> u64 {
+        (self.caps.rows / PARTS).clamp(1, SEGMENT_NUMBERS / 2)
+    }
+
     /// Begins a new database when the newest is big enough, and removes the oldest ones beyond the cap.
     fn keep_within_caps(&mut self) -> Result<(), StoreError> {
         let Some(first) = self.newest.as_ref().map(|newest| newest.first) else { return Ok(()) };
         let rows = self.mark.numbered + 1 - first;
-        let rows_max = (self.caps.rows / PARTS).clamp(1, SEGMENT_NUMBERS / 2);
+        let rows_max = self.rows_of_a_part();
         let part = self.caps.bytes / PARTS;
         if rows > 0 && (rows >= rows_max || self.folder.segment_bytes(first) >= part) {
             self.begin()?;
@@ -178,8 +183,12 @@ impl Disk {
         Ok(())
     }
 
+    /// The rows that are kept, by their numbers. Numbers that were left out when the mark was lost are not
+    /// rows: no database grows to twice its part.
     fn rows(&self) -> u64 {
-        self.segments.first().map_or(0, |first| self.mark.numbered + 1 - first)
+        let most = 2 * self.rows_of_a_part();
+        let ends = self.segments.iter().skip(1).copied().chain([self.mark.numbered + 1]);
+        self.segments.iter().zip(ends).map(|(first, end)| (end - first).min(most)).sum()
     }
 
     fn forget_oldest(&mut self) -> std::io::Result<bool> {

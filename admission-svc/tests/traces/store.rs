@@ -128,7 +128,7 @@ fn only_the_latest_two_of_the_broken_ones_are_kept() {
     for _ in 0..4 {
         drop(filled(dir.path(), CAPS, 10));
         let newest = segments(dir.path()).pop().expect("one");
-        fs::write(dir.path().join(newest).join("conf"), "nonsense").expect("writable");
+        fs::write(dir.path().join(newest).join("conf"), "nonsense throughout").expect("writable");
     }
     let mut disk = filled(dir.path(), CAPS, 10);
     assert_eq!(numbers(&mut disk, 0), (41..=50).collect::<Vec<_>>());

@@ -55,7 +55,11 @@ const ROWS: [f64; 16] = [
 pub fn start_logs(logs: &Logs) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(format!("{QUIET},{}", logs.log))
         .with_context(|| format!("log: {:?} is not a log filter", logs.log))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        // It would be told on the same standard error, whose disk may be full, and that panics.
+        .log_internal_errors(false);
     match logs.log_format {
         LogFormat::Text => builder.with_ansi(io::stderr().is_terminal()).try_init(),
         LogFormat::Json => builder.json().try_init(),
