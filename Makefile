@@ -65,7 +65,7 @@ lint: setup ## Check format, lints, documentation, house rules, dependencies
 	support/deny.sh
 
 clean-run: ## Delete the logs, process ids and traces of past runs
-	@for pid in .run*/up.pid; do \
+	@for pid in .run*/*.pid; do \
 		! kill -0 "$$(cat "$$pid" 2>/dev/null)" 2>/dev/null || { echo "cadence: still running; stop it with Ctrl-C there"; exit 1; }; \
 	done
 	@rm -rf .run .run-*

@@ -28,7 +28,7 @@ install() {
     else
         rm -rf "$folder"
         echo "${reason:-$(grep -v '^ *$' "$log" | tail -n 1)}" >"$folder.skipped"
-        say "they cannot be had, and will be skipped: $(cat "$folder.skipped")"
+        say "they cannot be had, and will be SKIPPED: $(cat "$folder.skipped")"
     fi
 }
 

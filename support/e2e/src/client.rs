@@ -3,7 +3,6 @@
 use std::{
     ffi::OsString,
     fs,
-    io::{self, Write as _},
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Stdio,
@@ -13,7 +12,7 @@ use std::{
 use tempfile::TempDir;
 use tokio::process::Command;
 
-use crate::Stack;
+use crate::{Stack, skipped};
 
 /// No conversation takes this long, on any machine.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -47,8 +46,7 @@ impl Client {
         let ready = match self.ready(script) {
             Ok(ready) => ready,
             Err(reason) => {
-                // `eprintln!` is kept from sight for a test that passes.
-                let _ = writeln!(io::stderr(), "SKIPPED support/clients/{script}: {reason}");
+                skipped(&format!("support/clients/{script}: {reason}"));
                 return;
             }
         };

@@ -11,6 +11,7 @@ mod gauges;
 mod limits;
 mod link;
 mod process;
+mod skip;
 mod spec;
 mod stack;
 
@@ -20,5 +21,6 @@ pub use gauges::{Gauges, LeftOver};
 pub use limits::allow_open_files;
 pub use link::{Link, Weather};
 pub use process::{Conditions, Process, processor_time};
+pub use skip::skipped;
 pub use spec::Spec;
 pub use stack::{Links, Stack, eventually, free_ports};

@@ -48,7 +48,7 @@ async fn tokens_arrive_one_by_one_behind_nginx() {
     let dir = tempfile::tempdir().expect("a directory");
     let port = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port");
     let Some(_nginx) = nginx(dir.path(), port.port(), &stack.url(0, "")) else {
-        eprintln!("SKIPPED: there is no nginx here; Debian has it in nginx-light");
+        e2e::skipped("nginx: there is none here; Debian has it in nginx-light");
         return;
     };
     let url = |path: &str| format!("http://{port}{path}");

@@ -6,10 +6,8 @@ const DELAY_FIRST: Duration = Duration::from_millis(100);
 const DELAY_MAX: Duration = Duration::from_secs(5);
 /// A process that lived this long starts again as if for the first time.
 const HEALTHY_AFTER: Duration = Duration::from_secs(30);
-/// A process that dies sooner never began its work.
-const AT_ONCE: Duration = Duration::from_secs(5);
 /// The services' exit code when they cannot run as they are configured: bad settings, a broken model, a
-/// busy address.
+/// busy address. A large model may take minutes until it is refused.
 const REFUSED: i32 = 78;
 /// Refusals in a row after which even a configuration that worked before is given up.
 const REFUSALS_MAX: u32 = 3;
@@ -51,11 +49,11 @@ impl Restarts {
 
     /// Counts a death and judges it.
     pub(crate) fn died(&mut self, death: Death) -> Verdict {
-        if death.lived >= HEALTHY_AFTER {
+        let refused = death.code == Some(REFUSED);
+        if death.lived >= HEALTHY_AFTER && death.was_ready && !refused {
             *self = Self::new();
         }
         self.deaths += 1;
-        let refused = death.code == Some(REFUSED) && death.lived < AT_ONCE;
         self.refusals = if refused { self.refusals + 1 } else { 0 };
 
         let (refusals_max, deaths_max) =
@@ -99,8 +97,20 @@ mod tests {
 
     #[test]
     fn a_configuration_that_is_refused_at_the_start_is_not_tried_again() {
-        let death = Death { was_ready: false, ..REFUSAL };
-        assert_eq!(Restarts::new().died(death), Verdict::GiveUp);
+        for lived in [Duration::ZERO, HEALTHY_AFTER * 10] {
+            let death = Death { was_ready: false, lived, ..REFUSAL };
+            assert_eq!(Restarts::new().died(death), Verdict::GiveUp);
+        }
+    }
+
+    #[test]
+    fn who_loads_for_long_and_never_is_ready_is_given_up() {
+        let mut restarts = Restarts::new();
+        let death = Death { lived: HEALTHY_AFTER * 2, code: None, was_ready: false };
+        for _ in 1..FAILED_STARTS_MAX {
+            assert_ne!(restarts.died(death), Verdict::GiveUp);
+        }
+        assert_eq!(restarts.died(death), Verdict::GiveUp);
     }
 
     #[test]
@@ -114,9 +124,7 @@ mod tests {
     #[test]
     fn other_deaths_break_the_row_of_refusals() {
         let mut restarts = Restarts::new();
-        for death in
-            [REFUSAL, REFUSAL, CRASH, REFUSAL, REFUSAL, Death { lived: AT_ONCE, ..REFUSAL }]
-        {
+        for death in [REFUSAL, REFUSAL, CRASH, REFUSAL, REFUSAL] {
             assert_ne!(restarts.died(death), Verdict::GiveUp);
         }
     }

@@ -231,7 +231,7 @@ fn clients_that_cannot_be_had_are_no_failure_and_the_reason_is_kept() {
     let machine = machine_with_clients("echo 'the index is asleep'; exit 1");
     let (done, said) = machine.run("clients/setup.sh", &[], &[("CADENCE_CACHE", "kept")]);
     assert!(done, "{said}");
-    assert_eq!(said.matches("will be skipped: the index is asleep\n").count(), 2, "{said}");
+    assert_eq!(said.matches("will be SKIPPED: the index is asleep\n").count(), 2, "{said}");
     let kept = |name| fs::read_to_string(machine.path().join("kept/clients").join(name));
     assert_eq!(kept("python.skipped").expect("a reason"), "the index is asleep\n");
     assert_eq!(kept("node.skipped").expect("a reason"), "the index is asleep\n");
@@ -239,7 +239,7 @@ fn clients_that_cannot_be_had_are_no_failure_and_the_reason_is_kept() {
     // The next run tries again.
     machine.program("npm", "exit 0");
     let (_, said) = machine.run("clients/setup.sh", &[], &[("CADENCE_CACHE", "kept")]);
-    assert_eq!(said.matches("will be skipped").count(), 1, "{said}");
+    assert_eq!(said.matches("will be SKIPPED").count(), 1, "{said}");
     assert!(kept("node.skipped").is_err());
 }
 

@@ -43,7 +43,7 @@ async fn ahead_s(stack: &Stack) -> i64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_clock_steps() {
     let Some(library) = LIBRARIES.iter().find(|path| Path::new(path).exists()) else {
-        eprintln!("SKIPPED: no libfaketime here, so no clock was stepped; install `faketime`");
+        e2e::skipped("clock: no libfaketime here, so no clock was stepped; install `faketime`");
         return;
     };
     let dir = tempfile::tempdir().expect("a folder");
