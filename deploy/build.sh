@@ -16,15 +16,21 @@ build() {
     RUSTFLAGS=$(flags) cargo build --release --locked --workspace --bins ${FEATURES:+--features "$FEATURES"}
 }
 
-# Makes FOLDER/src/lib.rs, main.rs and the benches that FOLDER/Cargo.toml names, all of them empty.
+# empty_crate CRATE INTO: makes INTO/src/lib.rs, main.rs, the build script if CRATE has one, and the benches
+# that its Cargo.toml names, all of them empty.
 empty_crate() {
-    mkdir -p "$1/src" "$1/benches"
-    : >"$1/src/lib.rs"
-    echo 'fn main() {}' >"$1/src/main.rs"
+    mkdir -p "$2/src" "$2/benches"
+    : >"$2/src/lib.rs"
+    echo 'fn main() {}' >"$2/src/main.rs"
+    # What it needs is compiled only if there is one.
+    [ ! -e "$1/build.rs" ] || echo 'fn main() {}' >"$2/build.rs"
     sed -n '/^\[\[bench\]\]/,/^$/s/^name = "\(.*\)"/\1/p' "$1/Cargo.toml" | while read -r bench; do
-        echo 'fn main() {}' >"$1/benches/$bench.rs"
+        echo 'fn main() {}' >"$2/benches/$bench.rs"
     done
 }
+
+# Every source below this folder, but for what has been built.
+sources() { find . -path ./target -prune -o -name '*.rs' "$@"; }
 
 case $1 in
 manifests) # INTO: copies what dependencies follow from, beside empty sources
@@ -35,7 +41,7 @@ manifests) # INTO: copies what dependencies follow from, beside empty sources
         crate=$2/$(dirname "$manifest")
         mkdir -p "$crate"
         cp "$manifest" "$crate"
-        empty_crate "$crate"
+        empty_crate "$(dirname "$manifest")" "$crate"
     done
     ;;
 tools)
@@ -46,6 +52,8 @@ tools)
 dependencies)
     [ -z "$PREBUILT" ] || exit 0
     build
+    # Not every crate has both, and an empty one would be built beside the true sources.
+    sources -exec rm {} +
     ;;
 binaries) # INTO
     mkdir -p "$2"
@@ -53,8 +61,8 @@ binaries) # INTO
         cp "$PREBUILT"/* "$2"
         exit 0
     fi
-    # Cargo goes by times, and the empty sources may be younger than the true ones.
-    find . -name target -prune -o -name '*.rs' -exec touch {} +
+    # Cargo goes by times, and the empty sources may have been younger than the true ones.
+    sources -exec touch {} +
     build
     for binary in gateway admission-svc engine-worker; do
         strip --strip-debug -o "$2/$binary" "target/release/$binary"
