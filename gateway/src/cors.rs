@@ -15,9 +15,10 @@ const REQUEST_HEADERS: HeaderValue = HeaderValue::from_static(
      x-stainless-runtime, x-stainless-runtime-version, x-stainless-timeout, \
      x-stainless-helper-method",
 );
+/// Ours, and the one in which the balancer names the gateway that answered.
 const EXPOSED: HeaderValue = HeaderValue::from_static(
     "x-request-id, x-slo-tier, x-slo-bound-ms, x-slo-confidence, retry-after, retry-after-ms, \
-     x-should-retry",
+     x-should-retry, x-cadence-gateway",
 );
 /// A browser's list of headers is echoed up to this many bytes.
 const ECHO_BYTES_MAX: usize = 4 << 10;

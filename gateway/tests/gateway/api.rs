@@ -239,9 +239,10 @@ async fn any_page_may_call() {
     }
     let good = post(stack.address, chat("")).await;
     assert_eq!(good.header("access-control-allow-origin"), Some("*"));
-    assert!(
-        good.header("access-control-expose-headers").is_some_and(|it| it.contains("x-request-id"))
-    );
+    let exposed = good.header("access-control-expose-headers").expect("a list");
+    for header in ["x-request-id", "retry-after-ms", "x-cadence-gateway"] {
+        assert!(exposed.contains(header), "{header}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
