@@ -48,19 +48,37 @@ build_images() {
         strip --strip-debug -o "$context/bin/$binary" "$BINARIES/$binary" || fail "no binary $BINARIES/$binary"
     done
     for image in "${IMAGES[@]}"; do
-        DOCKER_BUILDKIT=$(has_buildkit && echo 1 || echo 0) docker build -q -f deploy/Dockerfile --target "$image" \
-            --build-arg "BASE_IMAGE=$BASE_IMAGE" --build-arg "BUILD_IMAGE=$BASE_IMAGE" --build-arg PREBUILT=bin \
-            -t "cadence-$image:test" -t "cadence-$image:$PROJECT" "$context" >"$WORK/build.log" 2>&1 ||
-            { tail -30 "$WORK/build.log"; fail "the image of $image does not build"; }
+        build_image "$image" "cadence-$image:$PROJECT" "$context" -t "cadence-$image:test" --build-arg PREBUILT=bin
     done
+}
+
+# build_image TARGET TAG CONTEXT [MORE ARGUMENTS]
+build_image() {
+    local target=$1 tag=$2 context=$3
+    shift 3
+    DOCKER_BUILDKIT=$(has_buildkit && echo 1 || echo 0) docker build -q -f deploy/Dockerfile --target "$target" \
+        --build-arg "BASE_IMAGE=$BASE_IMAGE" --build-arg "BUILD_IMAGE=$BASE_IMAGE" -t "$tag" "$@" "$context" \
+        >"$WORK/build.log" 2>&1 || { tail -30 "$WORK/build.log"; fail "the image of $target does not build"; }
 }
 
 has_buildkit() { docker buildx version >/dev/null 2>&1; }
 
 remove_images() {
     local image
-    for image in "${IMAGES[@]}"; do docker rmi "cadence-$image:$PROJECT" >/dev/null 2>&1; done
+    for image in "${IMAGES[@]}" manifests; do docker rmi "cadence-$image:$PROJECT" >/dev/null 2>&1; done
     docker image prune -f --filter label=cadence.prebuilt=bin >/dev/null 2>&1
+}
+
+# Compiling in an image does not fit into the time of a test. What that begins with does: the files that are
+# sent to Docker, and manifests among which cargo finds what Cargo.lock says.
+check_manifests() {
+    local image=cadence-manifests:$PROJECT id
+    build_image manifests "$image" .
+    id=$(docker create "$image" true)
+    docker cp "$id:/manifests" "$WORK" >/dev/null || bad "the image has no manifests"
+    docker rm "$id" >/dev/null
+    (cd "$WORK/manifests" && cargo tree --locked --workspace) >/dev/null 2>"$WORK/tree.log" ||
+        bad "cargo does not like the manifests: $(tail -3 "$WORK/tree.log" | tr '\n' ' ')"
 }
 
 # What every image promises: small, not root, told to stop without a shell in between, health known.

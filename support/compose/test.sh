@@ -131,6 +131,7 @@ base_image
 build_binaries
 build_images
 check_images
+check_manifests
 
 stage "three gateways, no model"
 export COMPOSE_PROFILES=mock
