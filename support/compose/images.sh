@@ -19,11 +19,15 @@ base_image() {
     if [ "$ID" != debian ] || ! has debootstrap || [ "$(id -u)" != 0 ]; then
         skip "$BASE_IMAGE cannot be pulled, and making it takes Debian, debootstrap and root"
     fi
-    say "no registry has $BASE_IMAGE for us: making it with debootstrap"
+    say "no registry has $BASE_IMAGE for us: making one like it with debootstrap"
+    # Under a name of its own: nobody else's build shall take it for Debian's.
+    BASE_IMAGE=cadence-base:$VERSION_CODENAME
+    docker image inspect "$BASE_IMAGE" >/dev/null 2>&1 && return
     debootstrap --variant=minbase "$VERSION_CODENAME" "$WORK/root" >"$WORK/debootstrap.log" 2>&1 ||
         { tail -5 "$WORK/debootstrap.log"; fail "debootstrap failed"; }
     # Where packages come from, and whom to trust, as on this machine.
     cp -RL /etc/apt/. "$WORK/root/etc/apt"
+    rm -rf "$WORK/root/etc/apt/auth.conf" "$WORK/root/etc/apt/auth.conf.d"
     [ ! -e /etc/ssl/certs/ca-certificates.crt ] ||
         install -D /etc/ssl/certs/ca-certificates.crt "$WORK/root/etc/ssl/certs/ca-certificates.crt"
     rm -rf "$WORK/root/var/cache/apt/archives" "$WORK/root/var/lib/apt/lists"
