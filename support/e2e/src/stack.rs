@@ -246,7 +246,10 @@ fn start_admission(spec: &Spec, ports: &Ports, routes: &Routes, dir: &Path) -> P
         ("--metrics-listen", local(ports.admission_metrics)),
         ("--engine", routes.admission_engine),
     ];
-    start(spec, "admission-svc", "admission", &own, &spec.admission, dir)
+    // Decisions go to disk, as under `make run`.
+    let mut rest = vec!["--trace-dir".to_owned(), dir.join("traces").display().to_string()];
+    rest.extend_from_slice(&spec.admission);
+    start(spec, "admission-svc", "admission", &own, &rest, dir)
 }
 
 fn start_gateway(
