@@ -123,14 +123,14 @@ fn budget() -> Duration {
 }
 
 #[test]
-fn any_chat_in_bytes() {
+fn fuzz_any_chat_in_bytes() {
     for tokenizer in [Bytes::new(false), Bytes::new(true)] {
         Target::new(&tokenizer).fuzz();
     }
 }
 
 #[test]
-fn any_chat_in_the_models_tokens() {
+fn fuzz_any_chat_in_the_models_tokens() {
     let Some(path) = env::var_os("CADENCE_TEST_MODEL") else {
         eprintln!("CADENCE_TEST_MODEL names no model");
         return;
