@@ -4,6 +4,7 @@ use std::{
     fs::{self, File},
     io::{self, BufWriter, Write},
     path::{Path, PathBuf},
+    process,
 };
 
 use anyhow::{Context as _, bail};
@@ -58,7 +59,13 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         }
         return write(options, io::stdout());
     };
-    let part = with_suffix(out);
+    if takes_what_is_written(out) {
+        let file = File::options().write(true).open(out);
+        return write(options, file.with_context(|| format!("cannot write {}", out.display()))?);
+    }
+    // A link stays one: the file behind it is replaced.
+    let out = &fs::canonicalize(out).unwrap_or_else(|_| out.clone());
+    let part = part_of(out);
     let file = File::create(&part).with_context(|| format!("cannot write {}", part.display()))?;
     let written = write(options, file).and_then(|()| {
         fs::rename(&part, out).with_context(|| format!("cannot write {}", out.display()))
@@ -67,9 +74,15 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     written.inspect_err(|_| drop(fs::remove_file(&part)))
 }
 
-fn with_suffix(out: &Path) -> PathBuf {
+/// A device, a pipe, a socket: nothing that a file may take the place of.
+fn takes_what_is_written(out: &Path) -> bool {
+    fs::metadata(out).is_ok_and(|it| !it.is_file() && !it.is_dir())
+}
+
+/// Where the rows are collected until they are all there: beside the file, and this process's own.
+fn part_of(out: &Path) -> PathBuf {
     let mut part = out.as_os_str().to_owned();
-    part.push(".part");
+    part.push(format!(".{}.part", process::id()));
     part.into()
 }
 

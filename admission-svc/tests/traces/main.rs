@@ -5,5 +5,6 @@ mod export;
 mod full_disk;
 mod fuzz;
 mod kills;
+mod outputs;
 mod service;
 mod store;
