@@ -49,7 +49,8 @@ impl Meter {
             return Err(Excess::Concurrent { limit: concurrent });
         }
         if per_minute > 0 {
-            let cost = Span(MINUTE.0.div_ceil(per_minute.into()));
+            // Rounded down: rounded up, the last of a minute's worth would not be paid for.
+            let cost = Span((MINUTE.0 / u64::from(per_minute)).max(1));
             if self.credit < cost {
                 let wait = cost.saturating_sub(self.credit);
                 return Err(Excess::Rate { limit: per_minute, wait });
@@ -87,6 +88,17 @@ mod tests {
         let next = Excess::Rate { limit: 6, wait: Span::from_secs(1) };
         assert_eq!(meter.begin(at(1_009)), Err(next));
         assert_eq!(meter.begin(at(1_010)), Ok(()));
+    }
+
+    #[test]
+    fn every_limit_lets_so_many_in_at_once() {
+        for limit in [1, 2, 7, 11, 59, 61, 999, 7_001] {
+            let mut meter = meter(limit, 0);
+            let entered = (0..=limit).filter(|_| meter.begin(at(1)).is_ok()).count();
+            assert_eq!(entered, limit as usize);
+        }
+        // As many as there are microseconds, and more, cost something.
+        assert_eq!(meter(u32::MAX, 0).begin(at(1)), Ok(()));
     }
 
     #[test]
