@@ -3,7 +3,7 @@
 use units::{Micros, RequestId};
 
 use crate::{
-    edge::Arrival,
+    edge::{self, Arrival},
     openai::{Endpoint, Request},
     settings::Settings,
     slo::Wishes,
@@ -33,7 +33,7 @@ impl Order {
         asked: Request,
     ) -> Self {
         let choices = asked.prompts.len() * asked.copies as usize;
-        let others = (1..choices).map(|_| RequestId(uuid::Uuid::now_v7().as_u128()));
+        let others = (1..choices).map(|_| edge::new_id());
         let ids = std::iter::once(arrival.id).chain(others).collect();
         Self { ids, endpoint, head_at: arrival.at, wishes, asked }
     }
