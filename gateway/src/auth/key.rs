@@ -1,4 +1,4 @@
-//! How keys are written down: `key [rpm=N] [concurrent=N]`.
+//! How a key is written down: `key [rpm=N] [concurrent=N]`.
 
 use std::{convert::Infallible, fmt, str::FromStr};
 
@@ -29,8 +29,11 @@ impl fmt::Debug for Secret {
 pub(super) enum KeyError {
     #[error("a key cannot be sent in a header")]
     Unsendable,
-    #[error("{name:?} is not a limit; there are rpm and concurrent")]
-    Unknown { name: String },
+    #[error("there is no key in it")]
+    Missing,
+    /// Perhaps a second key.
+    #[error("what follows a key must be rpm=N or concurrent=N")]
+    Unknown,
     #[error("{name} must be a whole number")]
     Number { name: &'static str },
 }
@@ -43,35 +46,46 @@ pub(super) struct Line<'a> {
 }
 
 impl Secret {
-    /// The lines of a key file, or of one setting, with their numbers from 1: without comments and
-    /// without empty ones.
+    /// Whether nothing at all is written there.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What an entry of a setting says. A setting has no comments.
+    pub(super) fn entry(&self) -> &str {
+        self.0.trim()
+    }
+
+    /// The lines of a key file with their numbers from 1, without comments and without empty ones.
     pub(super) fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
-        let numbered = (1..).zip(
-            self.0.lines().map(|line| line.split_once('#').map_or(line, |(line, _)| line).trim()),
-        );
+        let numbered = (1..).zip(self.0.lines().map(|line| uncommented(line).trim()));
         numbered.filter(|(_, line)| !line.is_empty())
     }
 }
 
+/// A line up to its comment, which begins with a `#` at its start or after white space: any other is a
+/// part of a key.
+fn uncommented(line: &str) -> &str {
+    let begins = |at: &usize| line[..*at].chars().next_back().is_none_or(char::is_whitespace);
+    let comment = line.match_indices('#').map(|(at, _)| at).find(begins);
+    &line[..comment.unwrap_or(line.len())]
+}
+
 impl<'a> Line<'a> {
-    /// A line that is not empty, with `usual` for the limits that it does not name.
+    /// One key, with `usual` for the limits that it does not name.
     pub(super) fn parse(line: &'a str, usual: Limits) -> Result<Self, KeyError> {
         let mut words = line.split_whitespace();
-        let key = words.next().unwrap_or_default();
+        let key = words.next().ok_or(KeyError::Missing)?;
         if HeaderValue::from_str(key).is_err() || !key.is_ascii() {
             return Err(KeyError::Unsendable);
         }
         let mut limits = usual;
         for word in words {
-            let (name, value) = word.split_once('=').unwrap_or((word, ""));
+            let (name, value) = word.split_once('=').ok_or(KeyError::Unknown)?;
             let (limit, name) = match name {
                 "rpm" => (&mut limits.per_minute, "rpm"),
                 "concurrent" => (&mut limits.concurrent, "concurrent"),
-                // A second key on the line must not be told either.
-                _ if word.contains('=') => {
-                    return Err(KeyError::Unknown { name: name.chars().take(20).collect() });
-                }
-                _ => return Err(KeyError::Unknown { name: "a second word".into() }),
+                _ => return Err(KeyError::Unknown),
             };
             *limit = value.parse().map_err(|_| KeyError::Number { name })?;
         }
@@ -96,16 +110,35 @@ mod tests {
 
     #[test]
     fn mistakes_are_told_without_the_key() {
-        for line in ["sk-a rpm=x", "sk-a rpm=-1", "sk-a rps=1", "sk-a sk-b", "sk-\u{e9}"] {
+        for line in [
+            "sk-a rpm=x",
+            "sk-a rpm=-1",
+            "sk-a rpm",
+            "sk-a rps=1",
+            "sk-a sk-b",
+            "sk-a sk-b==",
+            "sk-a # sk-b",
+            "sk-a\nsk-b",
+            "sk-\u{e9}",
+        ] {
             let error = Line::parse(line, USUAL).expect_err("a mistake").to_string();
-            assert!(!error.contains("sk-"), "{error}");
+            assert!(!error.contains("sk-") && !error.contains("rps"), "{error}");
         }
+        assert_eq!(Line::parse(" \t", USUAL), Err(KeyError::Missing));
     }
 
     #[test]
     fn comments_and_empty_lines_are_no_keys() {
-        let file = Secret("# mine\n\n sk-a rpm=1 # old\r\n\t\nsk-b\n".into());
-        assert_eq!(file.lines().collect::<Vec<_>>(), [(3, "sk-a rpm=1"), (5, "sk-b")]);
+        let file = Secret("# mine\n\n sk-a rpm=1 # old\r\n\t#\nsk-b\n\u{e9}#\n".into());
+        let lines = [(3, "sk-a rpm=1"), (5, "sk-b"), (6, "\u{e9}#")];
+        assert_eq!(file.lines().collect::<Vec<_>>(), lines);
+    }
+
+    #[test]
+    fn a_key_may_hold_what_begins_a_comment_elsewhere() {
+        let file = Secret("sk#a#b#\nsk-b\t#sk#c".into());
+        assert_eq!(file.lines().collect::<Vec<_>>(), [(1, "sk#a#b#"), (2, "sk-b")]);
+        assert_eq!(Secret(" #a ".into()).entry(), "#a");
     }
 
     #[test]

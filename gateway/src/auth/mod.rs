@@ -6,27 +6,21 @@
 
 mod key;
 mod limit;
+mod list;
 
-use std::{
-    fs,
-    path::Path,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use actix_web::http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
-use anyhow::{Context as _, bail};
 use sha2::{Digest as _, Sha256};
 use subtle::{ConditionallySelectable as _, ConstantTimeEq as _};
 use units::Micros;
 
 use crate::{error::ApiError, metrics, settings::KeySettings};
-use key::Line;
+use list::List;
 
 pub use key::Secret;
 pub(crate) use limit::{Excess, Limits, Meter};
 
-/// Comparing all keys has to stay cheap.
-const KEYS_MAX: usize = 10_000;
 /// Headers that hold nothing but a key.
 const KEY_HEADERS: [&str; 2] = ["api-key", "x-api-key"];
 
@@ -54,28 +48,12 @@ impl Keys {
     /// The keys of the settings and of the file that they name.
     ///
     /// # Errors
-    /// The file cannot be read, or a line in it is no key. No key is told.
+    /// The file cannot be read, or something in it or in the settings is no key, or one that stands
+    /// elsewhere too. No key is told.
     pub(crate) fn load(settings: &KeySettings) -> anyhow::Result<Self> {
-        let usual = settings.limits();
-        let mut keys = Vec::new();
-        for (index, secret) in settings.api_keys.iter().enumerate() {
-            let place = format!("api_keys: entry {}", index + 1);
-            add(&mut keys, secret, usual, |_| place.clone())?;
-        }
-        if let Some(path) = &settings.api_keys_file {
-            let file = read(path)?;
-            let found = keys.len();
-            add(&mut keys, &file, usual, |line| {
-                format!("api_keys_file: {}: line {line}", path.display())
-            })?;
-            if keys.len() == found {
-                bail!("api_keys_file: {}: there is no key in it", path.display());
-            }
-        }
-        if keys.len() > KEYS_MAX {
-            bail!("api_keys: {} keys, at most {KEYS_MAX}", keys.len());
-        }
-        let (hashes, meters): (_, Vec<_>) = keys.into_iter().unzip();
+        let keys = List::of(settings)?.into_keys();
+        let (hashes, meters): (_, Vec<_>) =
+            keys.map(|(hash, limits)| (hash, Mutex::new(Meter::new(limits)))).unzip();
         Ok(Self { hashes, meters: Arc::new(meters) })
     }
 
@@ -135,25 +113,6 @@ impl Drop for Place {
 fn lock(meters: &[Mutex<Meter>], key: Key) -> std::sync::MutexGuard<'_, Meter> {
     // A meter is whole whenever it is not being changed.
     meters[key.0].lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn add(
-    keys: &mut Vec<(Hash, Mutex<Meter>)>,
-    text: &Secret,
-    usual: Limits,
-    place: impl Fn(usize) -> String,
-) -> anyhow::Result<()> {
-    for (number, line) in text.lines() {
-        let line = Line::parse(line, usual).with_context(|| place(number))?;
-        keys.push((Sha256::digest(line.key).into(), Mutex::new(Meter::new(line.limits))));
-    }
-    Ok(())
-}
-
-fn read(path: &Path) -> anyhow::Result<Secret> {
-    let text = fs::read_to_string(path);
-    let text = text.with_context(|| format!("api_keys_file: {}", path.display()))?;
-    Ok(text.parse().unwrap_or_default())
 }
 
 /// The keys that a request shows, wherever clients put them.
@@ -236,20 +195,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_file_is_told_without_its_keys() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let path = dir.path().join("keys");
-        let load = || {
-            let settings =
-                KeySettings { api_keys_file: Some(path.clone()), ..KeySettings::default() };
-            format!("{:#}", Keys::load(&settings).expect_err("a mistake"))
-        };
-        assert!(load().starts_with("api_keys_file: "));
-        fs::write(&path, "# none\n").expect("a file");
-        assert!(load().ends_with("there is no key in it"));
-        fs::write(&path, "sk-a\nsk-b rpm=much\n").expect("a file");
-        let error = load();
-        assert!(error.ends_with("line 2: rpm must be a whole number"), "{error}");
-        assert!(!error.contains("sk-"), "{error}");
+    fn a_key_is_the_whole_of_what_was_written() {
+        let keys = keys(&["a#b", "#c rpm=1"]);
+        let found = |key| keys.check(&shown(&[("x-api-key", key)])).is_ok();
+        assert!(found("a#b") && found("#c"));
+        assert!(!found("a") && !found("c"));
     }
 }
