@@ -1,7 +1,7 @@
 //! The bytes that all request bodies together may hold.
 //!
 //! A share grows as its body arrives: what is only announced costs nobody anything, and what was said
-//! and never sent cannot lock others out.
+//! and never sent cannot lock others out. Once the body has been understood it shrinks to what is kept.
 
 use std::sync::{
     Arc,
@@ -36,7 +36,7 @@ impl Budget {
 }
 
 impl Share {
-    /// Makes it hold `bytes` in all, if there are so many. It never shrinks.
+    /// Makes it hold `bytes` in all, if there are so many. It does not shrink.
     #[must_use = "nothing was taken if this is false"]
     pub(crate) fn grow_to(&mut self, bytes: usize) -> bool {
         let more = bytes.saturating_sub(self.bytes);
@@ -45,25 +45,35 @@ impl Share {
         }
         let budget = &self.budget;
         let take = |held: usize| held.checked_add(more).filter(|held| *held <= budget.bytes);
-        let Ok(before) = budget.held.fetch_update(Relaxed, Relaxed, take) else { return false };
+        if budget.held.fetch_update(Relaxed, Relaxed, take).is_err() {
+            return false;
+        }
         self.bytes += more;
-        metrics::body_bytes(before + more);
+        metrics::body_bytes_taken(more);
         true
+    }
+
+    /// Gives back what it holds beyond `bytes`.
+    pub(crate) fn shrink_to(&mut self, bytes: usize) {
+        let less = self.bytes.saturating_sub(bytes);
+        if less > 0 {
+            self.bytes -= less;
+            self.budget.held.fetch_sub(less, Relaxed);
+            metrics::body_bytes_given_back(less);
+        }
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        if self.bytes > 0 {
-            let before = self.budget.held.fetch_sub(self.bytes, Relaxed);
-            metrics::body_bytes(before - self.bytes);
-        }
+        self.shrink_to(0);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::tests::{Shown, metrics_of};
 
     #[test]
     fn shares_are_bounded_in_sum_and_come_back() {
@@ -73,5 +83,32 @@ mod tests {
         assert!(!b.grow_to(5) && b.grow_to(3), "what it has it keeps");
         drop(a);
         assert!(b.grow_to(10) && !b.grow_to(11));
+    }
+
+    #[test]
+    fn a_share_shrinks_and_others_get_what_it_gives_back() {
+        let budget = Budget::new(10);
+        let (mut a, mut b) = (budget.share(), budget.share());
+        assert!(a.grow_to(10));
+        a.shrink_to(12);
+        assert!(!b.grow_to(1));
+        a.shrink_to(3);
+        assert!(b.grow_to(7) && !b.grow_to(8));
+        drop(a);
+        assert!(b.grow_to(10));
+    }
+
+    /// Threads change the gauge in another order than what it shows: only changes add up.
+    #[test]
+    fn the_gauge_is_changed_and_not_set() {
+        let shown = Shown::default();
+        metrics_of(&shown, || {
+            let (one, other) = (Budget::new(10), Budget::new(10));
+            let (mut a, mut b) = (one.share(), other.share());
+            assert!(a.grow_to(6) && b.grow_to(4));
+            b.shrink_to(1);
+            assert_eq!(shown.value(), 7);
+        });
+        assert_eq!(shown.value(), 0);
     }
 }

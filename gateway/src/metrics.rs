@@ -126,16 +126,26 @@ pub(crate) fn panicked() {
     counter!(PANICS).increment(1);
 }
 
-pub(crate) fn connections(open: usize) {
-    gauge!(CONNECTIONS).set(open as f64);
+// Changes and not values: several threads would set these in another order than that of what they show.
+
+pub(crate) fn connection_opened() {
+    gauge!(CONNECTIONS).increment(1);
+}
+
+pub(crate) fn connection_closed() {
+    gauge!(CONNECTIONS).decrement(1);
 }
 
 pub(crate) fn rejected(reason: &'static str) {
     counter!(REJECTIONS, "reason" => reason).increment(1);
 }
 
-pub(crate) fn body_bytes(held: usize) {
-    gauge!(BODY_BYTES).set(held as f64);
+pub(crate) fn body_bytes_taken(more: usize) {
+    gauge!(BODY_BYTES).increment(more as f64);
+}
+
+pub(crate) fn body_bytes_given_back(less: usize) {
+    gauge!(BODY_BYTES).decrement(less as f64);
 }
 
 pub(crate) fn limited(limit: &'static str) {
@@ -148,4 +158,67 @@ pub(crate) fn engine_up(up: bool) {
 
 pub(crate) fn admission_up(up: bool) {
     gauge!(UP, "upstream" => "admission").set(f64::from(u8::from(up)));
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::sync::Arc;
+
+    use metrics::{
+        Counter, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString,
+    };
+
+    use super::*;
+
+    /// The sum of all gauges.
+    #[derive(Default)]
+    pub(crate) struct Shown(Arc<Sum>);
+
+    #[derive(Default)]
+    struct Sum(std::sync::Mutex<f64>);
+
+    impl Shown {
+        pub(crate) fn value(&self) -> i64 {
+            *self.0.0.lock().expect("no panic") as i64
+        }
+    }
+
+    impl GaugeFn for Sum {
+        fn increment(&self, value: f64) {
+            *self.0.lock().expect("no panic") += value;
+        }
+
+        fn decrement(&self, value: f64) {
+            *self.0.lock().expect("no panic") -= value;
+        }
+
+        fn set(&self, value: f64) {
+            *self.0.lock().expect("no panic") = value;
+        }
+    }
+
+    impl Recorder for Shown {
+        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+            Counter::noop()
+        }
+
+        fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+            Gauge::from_arc(Arc::clone(&self.0))
+        }
+
+        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+            Histogram::noop()
+        }
+    }
+
+    /// Runs `code` with its gauges in `shown`.
+    pub(crate) fn metrics_of<T>(shown: &Shown, code: impl FnOnce() -> T) -> T {
+        metrics::with_local_recorder(shown, code)
+    }
 }

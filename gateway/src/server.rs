@@ -18,7 +18,7 @@ use actix_web::{
 use tokio::net::TcpStream;
 
 use crate::{
-    connection::{Connection, Stalling, turn_away},
+    connection::{Connection, Progress, Stalling, turn_away},
     edge, route,
     shared::{Gateway, Shared},
 };
@@ -35,7 +35,11 @@ const STOP_TIMEOUT_SECS: u64 = 1;
 /// # Errors
 /// The listener cannot be used, or a thread cannot be started.
 pub(crate) fn start(shared: &Arc<Shared>, listener: TcpListener) -> anyhow::Result<Server> {
-    let mut builder = Server::build().disable_signals().shutdown_timeout(STOP_TIMEOUT_SECS);
+    let mut builder = Server::build()
+        .disable_signals()
+        .shutdown_timeout(STOP_TIMEOUT_SECS)
+        // Of each thread: the seats bound the connections, and whoever finds none is to be told.
+        .max_concurrent_connections(shared.seats.ceiling());
     if shared.settings.workers > 0 {
         builder = builder.workers(shared.settings.workers.into());
     }
@@ -80,11 +84,13 @@ async fn welcome(
     let _ = socket.set_nodelay(true);
     let peer = socket.peer_addr().ok();
     let Some(seat) = shared.seats.take() else {
-        turn_away(socket, &shared.cors).await;
+        turn_away(socket, &shared.cors, &shared.seats).await;
         return Err(DispatchError::Io(io::ErrorKind::ConnectionRefused.into()));
     };
     let http = &shared.settings.http;
-    let socket = Stalling::new(socket, http.write_limits());
-    let connection = Connection::new(socket, http.head_limits(), Arc::clone(&shared.cors), seat);
+    let progress = Progress::start();
+    let socket = Stalling::new(socket, http.write_limits(), progress.clone());
+    let cors = Arc::clone(&shared.cors);
+    let connection = Connection::new(socket, progress, http.head_limits(), cors, seat);
     Ok((connection, peer))
 }

@@ -62,10 +62,16 @@ pub(crate) struct Connection<T> {
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
-    pub(crate) fn new(io: T, limits: HeadLimits, cors: Arc<Cors>, seat: Seat) -> Self {
+    pub(crate) fn new(
+        io: T,
+        progress: Progress,
+        limits: HeadLimits,
+        cors: Arc<Cors>,
+        seat: Seat,
+    ) -> Self {
         Self {
             io,
-            progress: Progress::start(),
+            progress,
             limits,
             cors,
             timer: None,
@@ -135,11 +141,17 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
     }
 }
 
-/// Tells a client that there are too many, and closes.
-pub(crate) async fn turn_away<T: AsyncRead + AsyncWrite + Unpin>(io: T, cors: &Cors) {
+/// Tells a client that there are too many, and closes. Where too many are being told so, it only closes.
+pub(crate) async fn turn_away<T: AsyncRead + AsyncWrite + Unpin>(
+    io: T,
+    cors: &Cors,
+    seats: &Seats,
+) {
     let error = ApiError::Connections;
     metrics::rejected(error.code());
-    Farewell::new(rejection::answer(&error, cors)).say(io).await;
+    if let Some(_permit) = seats.farewell() {
+        Farewell::new(rejection::answer(&error, cors)).say(io).await;
+    }
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Connection<T> {
@@ -197,5 +209,26 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Connection<T> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.io).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt as _, duplex};
+
+    #[tokio::test]
+    async fn who_comes_while_too_many_are_turned_away_hears_nothing() {
+        let (seats, cors) = (Seats::new(1), Cors::any());
+        let heard = async || {
+            let (near, mut far) = duplex(1 << 10);
+            let mut heard = String::new();
+            let hear = async { far.read_to_string(&mut heard).await.expect("text") };
+            tokio::join!(hear, turn_away(near, &cors, &seats));
+            heard
+        };
+        assert!(heard().await.contains("too_many_connections"));
+        let _saying: Vec<_> = std::iter::from_fn(|| seats.farewell()).collect();
+        assert_eq!(heard().await, "");
     }
 }

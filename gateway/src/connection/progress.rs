@@ -72,6 +72,8 @@ pub(crate) struct Progress(Rc<Inner>);
 struct Inner {
     stage: Cell<Stage>,
     since: Cell<Instant>,
+    /// How many answers have ended.
+    answers: Cell<u64>,
     /// Whoever waits for bytes: after an answer there is a time limit again.
     reader: RefCell<Option<Waker>>,
 }
@@ -82,6 +84,7 @@ impl Progress {
         Self(Rc::new(Inner {
             stage: Cell::new(Stage::Head { bytes: 0 }),
             since: Cell::new(Instant::now()),
+            answers: Cell::new(0),
             reader: RefCell::default(),
         }))
     }
@@ -107,6 +110,7 @@ impl Progress {
                 Stage::Last
             }
         });
+        self.0.answers.set(self.0.answers.get() + 1);
         if let Some(reader) = self.0.reader.take() {
             reader.wake();
         }
@@ -115,6 +119,11 @@ impl Progress {
     fn enter(&self, stage: Stage) {
         self.0.stage.set(stage);
         self.0.since.set(Instant::now());
+    }
+
+    /// How many answers have ended.
+    pub(super) fn answers(&self) -> u64 {
+        self.0.answers.get()
     }
 
     /// Wakes the reader after the next answer.

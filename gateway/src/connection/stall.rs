@@ -17,12 +17,14 @@ use tokio::{
     time::{Instant, Sleep, sleep},
 };
 
+use super::Progress;
+
 /// How long a client may keep an answer waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WriteLimits {
     /// Without taking anything.
     pub(crate) stall: Duration,
-    /// In sum over a connection.
+    /// In sum over an answer.
     pub(crate) total: Duration,
 }
 
@@ -31,15 +33,19 @@ pub(crate) struct WriteLimits {
 pub(crate) struct Stalling<T> {
     io: T,
     limits: WriteLimits,
-    /// What earlier writes have waited.
+    progress: Progress,
+    /// The answer that `waited` is about, by how many came before it.
+    answer: u64,
+    /// What its earlier writes have waited.
     waited: Duration,
     /// Runs while a write waits, since when it is told.
     stalled: Option<(Instant, Pin<Box<Sleep>>)>,
 }
 
 impl<T> Stalling<T> {
-    pub(crate) fn new(io: T, limits: WriteLimits) -> Self {
-        Self { io, limits, waited: Duration::ZERO, stalled: None }
+    /// `progress` tells when an answer has ended.
+    pub(crate) fn new(io: T, limits: WriteLimits, progress: Progress) -> Self {
+        Self { io, limits, progress, answer: 0, waited: Duration::ZERO, stalled: None }
     }
 
     fn on_write<R>(
@@ -52,6 +58,11 @@ impl<T> Stalling<T> {
                 self.waited += since.elapsed();
             }
             return outcome;
+        }
+        // A client that takes a while for each of many answers is not the one that this is about.
+        if self.stalled.is_none() && self.answer != self.progress.answers() {
+            self.answer = self.progress.answers();
+            self.waited = Duration::ZERO;
         }
         let limit = self.limits.stall.min(self.limits.total.saturating_sub(self.waited));
         let begin = || (Instant::now(), Box::pin(sleep(limit)));
@@ -102,36 +113,64 @@ mod tests {
     #[tokio::test]
     async fn a_reader_that_takes_nothing_fails_the_write() {
         let (near, _far) = duplex(4);
-        let error = Stalling::new(near, LIMITS).write_all(b"12345").await.expect_err("a stall");
+        let mut socket = Stalling::new(near, LIMITS, Progress::start());
+        let error = socket.write_all(b"12345").await.expect_err("a stall");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 
     #[tokio::test]
     async fn a_slow_reader_gets_everything() {
         let (near, mut far) = duplex(1);
-        let writer =
-            tokio::spawn(async move { Stalling::new(near, LIMITS).write_all(b"12345").await });
-        let mut taken = Vec::new();
-        while taken.len() < 5 {
-            // Together the pauses are longer than the limit, each by itself is shorter.
-            tokio::time::sleep(LIMIT / 3).await;
-            taken.push(far.read_u8().await.expect("a byte"));
-        }
+        let mut socket = Stalling::new(near, LIMITS, Progress::start());
+        let read = async {
+            let mut taken = Vec::new();
+            while taken.len() < 5 {
+                // Together the pauses are longer than the limit, each by itself is shorter.
+                sleep(LIMIT / 3).await;
+                taken.push(far.read_u8().await.expect("a byte"));
+            }
+            taken
+        };
+        let (written, taken) = tokio::join!(socket.write_all(b"12345"), read);
+        written.expect("all was written");
         assert_eq!(taken, b"12345");
-        writer.await.expect("no panic").expect("all was written");
     }
+
+    const PATIENT: WriteLimits =
+        WriteLimits { stall: Duration::from_secs(60), total: Duration::from_millis(300) };
+    const PAUSE: Duration = Duration::from_millis(60);
 
     #[tokio::test]
     async fn a_reader_cannot_be_slow_for_ever() {
         let (near, mut far) = duplex(1);
-        let limits = WriteLimits { stall: LIMIT, total: LIMIT * 3 };
-        let writer =
-            tokio::spawn(async move { Stalling::new(near, limits).write_all(&[0; 100]).await });
-        while !writer.is_finished() {
-            tokio::time::sleep(LIMIT / 2).await;
-            let _ = far.read_u8().await;
-        }
-        let error = writer.await.expect("no panic").expect_err("a stall");
+        let mut socket = Stalling::new(near, PATIENT, Progress::start());
+        let read = async {
+            loop {
+                sleep(PAUSE).await;
+                let _ = far.read_u8().await;
+            }
+        };
+        let error = tokio::select! {
+            written = socket.write_all(&[0; 100]) => written.expect_err("a stall"),
+            () = read => unreachable!("it reads for ever"),
+        };
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn each_answer_may_wait_for_its_reader() {
+        let (near, mut far) = duplex(1);
+        let progress = Progress::start();
+        let mut socket = Stalling::new(near, PATIENT, progress.clone());
+        // Together the answers wait for longer than one may.
+        for answer in 0..8 {
+            let read = async {
+                sleep(PAUSE).await;
+                far.read_exact(&mut [0; 2]).await.expect("an answer");
+            };
+            let (written, ()) = tokio::join!(socket.write_all(b"12"), read);
+            written.unwrap_or_else(|error| panic!("answer {answer}: {error}"));
+            progress.answered(false);
+        }
     }
 }
