@@ -1,13 +1,21 @@
 //! Reads a request's body, bounded in bytes and in time while it arrives, and beside all others.
 
-use std::time::Duration;
+use std::{
+    cell::RefCell,
+    ops::Deref,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use actix_web::{
-    HttpMessage as _, HttpRequest, dev,
+    HttpRequest, dev,
+    error::PayloadError,
     http::header,
     web::{Bytes, BytesMut, Data, Payload},
 };
-use futures_util::StreamExt as _;
+use futures_util::{Stream, StreamExt as _};
 use tokio::time::timeout;
 
 use crate::{
@@ -50,8 +58,58 @@ impl Unread {
     }
 }
 
-/// The whole body of a JSON request. Its share of the budget is held for as long as the request is,
-/// which is until the answer begins: the body lives on in other forms until then.
+/// A body whose reader may come to grief: what he left unread can still be had. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Lent(Rc<RefCell<dev::Payload>>);
+
+impl Lent {
+    /// Lends out a body, if there is one.
+    pub(crate) fn out(payload: dev::Payload) -> (dev::Payload, Option<Self>) {
+        if matches!(payload, dev::Payload::None) {
+            return (payload, None);
+        }
+        let lent = Self(Rc::new(RefCell::new(payload)));
+        (lent.clone().back().0, Some(lent))
+    }
+
+    /// What is left of it.
+    pub(crate) fn back(self) -> Unread {
+        Unread(dev::Payload::Stream { payload: Box::pin(self) })
+    }
+}
+
+impl Stream for Lent {
+    type Item = Result<Bytes, PayloadError>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        Pin::new(&mut *self.0.borrow_mut()).poll_next(context)
+    }
+}
+
+/// A body that was read to its end.
+#[derive(Debug)]
+pub(crate) struct Body {
+    bytes: Bytes,
+    share: Share,
+}
+
+impl Body {
+    /// Lets go of what was sent, of which `bytes` live on in another form.
+    pub(crate) fn keep(mut self, bytes: usize) -> Share {
+        self.share.shrink_to(bytes.saturating_sub(FIRST_ROOM));
+        self.share
+    }
+}
+
+impl Deref for Body {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// The whole body of a JSON request, with its share of the budget.
 ///
 /// # Errors
 /// Another content type, too many bytes, too much time, no room beside the other bodies, a body that
@@ -60,7 +118,7 @@ pub(crate) async fn read(
     request: &HttpRequest,
     payload: &mut Payload,
     settings: &Settings,
-) -> Result<Bytes, ApiError> {
+) -> Result<Body, ApiError> {
     if !is_json(request) {
         return Err(ApiError::ContentType);
     }
@@ -74,17 +132,16 @@ pub(crate) async fn read(
     let mut share = shared.bodies.share();
     let limit = settings.http.body_timeout();
     let mut ending = shared.drain.ending();
-    let body = tokio::select! {
+    let bytes = tokio::select! {
         outcome = timeout(limit, collect(payload, announced, limit_bytes, &mut share)) => {
             outcome.map_err(|_| ApiError::BodyTimeout { limit: limit.into() })??
         }
         () = ending.begun() => return Err(ApiError::Draining),
     };
-    request.extensions_mut().insert(share);
     if let Some(progress) = request.conn_data::<Progress>() {
         progress.body_done();
     }
-    Ok(body)
+    Ok(Body { bytes, share })
 }
 
 async fn collect(

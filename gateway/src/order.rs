@@ -3,6 +3,8 @@
 use units::{Micros, RequestId};
 
 use crate::{
+    body::Body,
+    budget::Share,
     edge::{self, Arrival},
     openai::{Endpoint, Request},
     settings::Settings,
@@ -23,6 +25,8 @@ pub(crate) struct Order {
     pub(crate) head_at: Micros,
     pub(crate) wishes: Wishes,
     pub(crate) asked: Request,
+    /// What it takes of the room for all bodies, for as long as it is kept.
+    _share: Share,
 }
 
 impl Order {
@@ -31,11 +35,13 @@ impl Order {
         endpoint: Endpoint,
         wishes: Wishes,
         asked: Request,
+        body: Body,
     ) -> Self {
+        let share = body.keep(asked.bytes());
         let choices = asked.prompts.len() * asked.copies as usize;
         let others = (1..choices).map(|_| edge::new_id());
         let ids = std::iter::once(arrival.id).chain(others).collect();
-        Self { ids, endpoint, head_at: arrival.at, wishes, asked }
+        Self { ids, endpoint, head_at: arrival.at, wishes, asked, _share: share }
     }
 
     /// Choices for each prompt.

@@ -62,7 +62,8 @@ pub(crate) async fn wrap(
     let shared = Arc::clone(&gateway.shared);
     let arrival = Arrival { id: new_id(), at: shared.clock.now() };
     request.extensions_mut().insert(arrival);
-    let route = Route::of(request.path());
+    // The decoded path, which is what the router goes by.
+    let route = Route::of(request.match_info().as_str());
     let progress = request.conn_data::<Progress>().cloned();
     if let Some(progress) = &progress {
         progress.head_done(!matches!(request.parts_mut().1, Payload::None));
@@ -79,8 +80,8 @@ pub(crate) async fn wrap(
         }
         Err(error) => Some(error.error_response()),
     };
-    // Only a generating route has a body that somebody reads.
-    let ignored = (early.is_some() || !route.generates()).then(|| Unread(request.take_payload()));
+    let reads = early.is_none() && asks(&request, route);
+    let ignored = (!reads).then(|| Unread(request.take_payload()));
     let mut response = match early {
         Some(answer) => request.into_response(answer),
         None => next.call(request).await?,
@@ -116,6 +117,11 @@ impl Asked {
     }
 }
 
+/// Whether it asks for an answer of the engine. Nobody else's body is read.
+fn asks(request: &ServiceRequest, route: Route) -> bool {
+    route.generates() && request.method() == Method::POST
+}
+
 /// Who asks to speak another protocol has a body without end.
 fn is_endless(request: &ServiceRequest) -> bool {
     let upgrade = request.headers().get(header::UPGRADE).and_then(|it| it.to_str().ok());
@@ -141,7 +147,7 @@ fn enter(
         return Ok(Entry::Preflight(cors::preflight(request.headers())));
     }
     let key = if route.is_open() { None } else { shared.keys.check(request.headers())? };
-    if !route.generates() || request.method() != Method::POST {
+    if !asks(request, route) {
         return Ok(Entry::Handler(None));
     }
     if !shared.drain.is_serving() {

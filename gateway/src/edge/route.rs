@@ -15,7 +15,7 @@ pub(crate) enum Route {
 }
 
 impl Route {
-    /// The route of a normalised path.
+    /// The route of a path, normalised and decoded as it is for the router.
     pub(super) fn of(path: &str) -> Self {
         match path {
             "/v1/chat/completions" => Self::Chat,

@@ -1,6 +1,6 @@
 //! What is asked for: one checked request, whichever endpoint it came in by.
 
-use proto::v1::{Sampling, prepare_request::Input};
+use proto::v1::{ChatMessage, Sampling, prepare_request::Input};
 use serde_json::Value;
 
 use super::{
@@ -88,6 +88,20 @@ impl Request {
         unsupported::check(&mut fields)?;
         Ok(request)
     }
+
+    /// What it takes, in bytes, as far as no other limit keeps it small.
+    pub(crate) fn bytes(&self) -> usize {
+        let prompts = self.prompts.iter().map(|prompt| match prompt {
+            Input::Chat(chat) => chat.messages.iter().map(message_bytes).sum(),
+            Input::Text(text) => text.len(),
+            Input::TokenIds(tokens) => size_of_val(tokens.ids.as_slice()),
+        });
+        prompts.sum()
+    }
+}
+
+fn message_bytes(message: &ChatMessage) -> usize {
+    size_of::<ChatMessage>() + message.role.len() + message.content.len()
 }
 
 /// What only one of the endpoints knows.

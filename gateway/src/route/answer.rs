@@ -68,7 +68,7 @@ async fn order(
         choices_max: shared.settings.choices_max,
     };
     let asked = Request::parse(endpoint, &body, &terms)?;
-    Ok(Order::new(arrival, endpoint, wishes, asked))
+    Ok(Order::new(arrival, endpoint, wishes, asked, body))
 }
 
 async fn respond(gateway: &Data<Gateway>, order: Order) -> Result<HttpResponse, ApiError> {

@@ -12,7 +12,7 @@ mod models;
 use std::panic::AssertUnwindSafe;
 
 use actix_web::{
-    Error, HttpResponse, Resource, ResponseError as _,
+    Error, HttpMessage as _, HttpResponse, Resource, ResponseError as _,
     body::BoxBody,
     dev::{HttpServiceFactory, ServiceRequest, ServiceResponse},
     middleware::{Next, from_fn},
@@ -21,7 +21,7 @@ use actix_web::{
 use futures_util::FutureExt as _;
 use tracing::error;
 
-use crate::{error::ApiError, metrics};
+use crate::{body::Lent, error::ApiError, metrics};
 
 const GET: &str = "GET, HEAD, OPTIONS";
 const POST: &str = "POST, OPTIONS";
@@ -60,10 +60,12 @@ fn guarded(resource: Resource, allow: &'static str) -> impl HttpServiceFactory +
 }
 
 async fn catch_panic(
-    request: ServiceRequest,
+    mut request: ServiceRequest,
     next: Next<BoxBody>,
 ) -> Result<ServiceResponse, Error> {
     let asked = request.request().clone();
+    let (payload, lent) = Lent::out(request.take_payload());
+    request.set_payload(payload);
     // What a panic leaves behind is dropped with the request: handlers share nothing they could
     // leave half-changed.
     match AssertUnwindSafe(next.call(request)).catch_unwind().await {
@@ -71,6 +73,9 @@ async fn catch_panic(
         Err(_) => {
             error!(path = asked.path(), "a handler panicked");
             metrics::panicked();
+            if let Some(lent) = lent {
+                asked.extensions_mut().insert(lent.back());
+            }
             Ok(ServiceResponse::new(asked, ApiError::Internal.error_response()))
         }
     }
@@ -79,6 +84,7 @@ async fn catch_panic(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::body::Unread;
     use actix_web::{App, test};
 
     async fn panics() -> HttpResponse {
@@ -93,5 +99,26 @@ mod tests {
         assert_eq!(response.status(), 500);
         let body = test::read_body(response).await;
         assert!(body.starts_with(b"{\"error\":{\"message\":\"internal error\""), "{body:?}");
+    }
+
+    #[actix_web::test]
+    async fn what_a_panic_leaves_unread_is_not_lost() {
+        async fn reads_and_panics(mut payload: web::Payload) -> HttpResponse {
+            let _ = futures_util::StreamExt::next(&mut payload).await;
+            panic!("with a body in its hands")
+        }
+        let route = web::resource("/").route(web::post().to(reads_and_panics));
+        let app = test::init_service(App::new().service(guarded(route, POST))).await;
+        let (mut sender, payload) = actix_http::h1::Payload::create(false);
+        sender.feed_data(web::Bytes::from_static(b"read"));
+        let mut request = test::TestRequest::post().to_request();
+        *request.payload() = actix_http::Payload::H1 { payload };
+        let response = test::call_service(&app, request).await;
+        assert_eq!(response.status(), 500);
+        let unread: Option<Unread> = response.request().extensions_mut().remove();
+        assert!(!sender.is_dropped(), "the server would read on for as long as the client sends");
+        sender.feed_data(web::Bytes::from_static(b"unread"));
+        sender.feed_eof();
+        assert!(unread.expect("the body").drain(None).await);
     }
 }

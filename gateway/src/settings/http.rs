@@ -17,7 +17,8 @@ const HEAD_BYTES_CEILING: usize = 96 << 10;
 #[derive(Clone, Debug, clap::Args, serde::Serialize)]
 #[group(skip)]
 pub struct HttpSettings {
-    /// Connections at once; the next is answered with 503 and closed. Never more than the limit of open
+    /// Connections at once; the next is answered with 503 and closed, or only closed while 128 others
+    /// are being answered so. Never more than the limit of open
     /// files allows, which is raised as far as the system lets.
     #[arg(long, default_value_t = 4_096, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub connections_max: u32,
@@ -28,9 +29,10 @@ pub struct HttpSettings {
     /// The longest request body, in bytes.
     #[arg(long, default_value_t = 8 << 20)]
     pub body_bytes_max: usize,
-    /// What all request bodies together may hold while they are read and until their answers begin, in
-    /// bytes; who finds no room is answered with 503. The first 16 KiB of each body do not count. A body
-    /// takes up to four times its size in memory.
+    /// What all request bodies together may hold, in bytes: all of a body while it is read, then what
+    /// of it the request needs (its texts and token ids) until its answer has ended. Who finds
+    /// no room is answered with 503. The first 16 KiB of each do not count. A body takes up to four
+    /// times its size in memory.
     #[arg(long, default_value_t = 64 << 20)]
     pub bodies_bytes_max: usize,
     /// How long a request's head may take to arrive.
@@ -46,8 +48,8 @@ pub struct HttpSettings {
     /// A client that takes nothing for this long, although there is something to take, is cut off.
     #[arg(long, default_value_t = 30_000)]
     pub write_timeout_ms: u64,
-    /// A client that has kept its answers waiting for this long in sum over its connection is cut off,
-    /// even if it takes a little now and then.
+    /// A client that has kept an answer waiting for this long in sum is cut off, even if it takes a
+    /// little now and then.
     #[arg(long, default_value_t = 600_000)]
     pub write_total_ms: u64,
     /// Origins of the pages that browsers let call, or * for every page. Empty: none.

@@ -58,6 +58,19 @@ async fn some_paths_are_open_and_the_others_are_not() {
     }
 }
 
+/// The router decodes paths, and so must whoever asks for a key.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_path_is_the_same_however_it_is_written() {
+    let stack = Stack::with(&["--api-keys", "sk-a rpm=2"]).await;
+    let health = post(stack.address, "GET /healt%68/ HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    assert_eq!(health.status, 200);
+    let header = "authorization: Bearer sk-a\r\n";
+    let ask = async |path: &str| post(stack.address, request(path, header, BODY)).await.status;
+    assert_eq!(ask("/v1/chat/completion%73").await, 200);
+    assert_eq!(ask("//v%31/%63hat/completions").await, 200);
+    assert_eq!(ask("/v1/chat/completion%73").await, 429);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_may_ask_so_often_and_no_oftener() {
     let keys = "sk-a rpm=2,sk-b";

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::support::{Connection, LONG, Response, Stack, chat, get, post, request};
+use proto::v1::Tier;
+
+use crate::support::{Connection, LONG, Response, Stack, Step, answer, chat, get, post, request};
 
 const CHAT: &str = "/v1/chat/completions";
 
@@ -37,6 +39,31 @@ async fn bodies_are_bounded_in_sum_and_small_ones_get_by() {
     slow.send(&large[large.len() - 1..]).await;
     assert_eq!(slow.read(false).await.status, 200);
     until(200, async || post(stack.address, &large).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_was_read_counts_for_what_is_kept_of_it() {
+    let flags = ["--body-bytes-max", "200000", "--bodies-bytes-max", "200000"];
+    let stack = Stack::with(&flags).await;
+    let text = "x".repeat(150_000);
+    let ignored = chat(&format!("\"user\":\"{text}\""));
+    let kept = format!(r#"{{"messages":[{{"role":"user","content":"{text}"}}]}}"#);
+    let kept = request(CHAT, "", &kept);
+    stack.engine.will(vec![Step::Accept(Tier::Promised), Step::Token("x"), Step::Hang]);
+    let mut running = Vec::new();
+    // Nothing is left of the first one's padding, and all of the second one's text.
+    for bytes in [&ignored, &kept] {
+        let mut connection = Connection::open(stack.address).await;
+        connection.send(bytes).await;
+        stack.engine.saw_prepare().await;
+        stack.engine.saw_generate().await;
+        running.push(connection);
+    }
+    let refused = post(stack.address, &kept).await;
+    assert_eq!((refused.status, refused.error().2.as_deref()), (503, Some("bodies_full")));
+    drop(running);
+    stack.engine.will(answer(&["x"]));
+    until(200, async || post(stack.address, &kept).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

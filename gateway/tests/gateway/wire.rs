@@ -250,6 +250,33 @@ async fn little_that_nobody_read_does_not_cost_the_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_method_that_nobody_answers_to_has_a_body_that_nobody_reads() {
+    let stack = Stack::start().await;
+    let put = |body: &str| request(CHAT, "", body).replacen("POST", "PUT", 1);
+    let chunked = format!(
+        "PUT {CHAT} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n5\r\nxxxxx\r\n"
+    );
+    let mut connection = Connection::open(stack.address).await;
+    for bytes in [put("{}"), format!("{chunked}0\r\n\r\n"), put(&"x".repeat(60_000))] {
+        connection.send(bytes).await;
+        let response = connection.read(false).await;
+        assert_eq!((response.status, response.header("connection")), (405, None));
+    }
+    let mut closed = connection;
+    closed.send(chunked).await;
+    assert_eq!(closed.read(false).await.header("connection"), Some("close"));
+    assert!(closed.is_closed().await);
+    let large = put(&"x".repeat(1 << 20));
+    for round in 0..50 {
+        let mut connection = Connection::open(stack.address).await;
+        connection.send(&large).await;
+        let response = connection.read(false).await;
+        assert_eq!(response.status, 405, "round {round}");
+        assert_eq!(response.header("connection"), Some("close"), "round {round}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn much_that_nobody_reads_ends_the_connection_cleanly_500_times() {
     let stack = Stack::with(&["--api-keys", "sk-a"]).await;
     let large = "x".repeat(1 << 20);
