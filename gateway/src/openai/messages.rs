@@ -1,8 +1,9 @@
 //! The conversation.
 //!
 //! Rules: text parts are joined without a separator; `developer` is `system`; only an assistant may
-//! have no content, which reads as none; the order of roles is the chat template's concern. What an
-//! assistant's `tool_calls` or a message's `name` say is not shown to the model.
+//! have no content, which reads as none; the order of roles is the chat template's concern. Calls of tools
+//! or functions would be missing from what the model reads, so they are refused; a message's `name` is not
+//! shown to it.
 
 use proto::v1::ChatMessage;
 use serde_json::Value;
@@ -39,6 +40,7 @@ fn message(value: Value, place: &str) -> Result<ChatMessage, ApiError> {
             return Err(fields.must("role", "be system, developer, user, assistant or tool"));
         }
     };
+    no_calls(&mut fields)?;
     let content = match fields.take("content") {
         Some(Value::String(text)) => text,
         Some(Value::Array(parts)) => join(parts, &fields.place("content"))?,
@@ -49,6 +51,17 @@ fn message(value: Value, place: &str) -> Result<ChatMessage, ApiError> {
         None => return Err(fields.must("content", &format!("be given for the role {named}"))),
     };
     Ok(ChatMessage { role: role.into(), content })
+}
+
+/// An answer to a conversation without its calls would be another answer.
+fn no_calls(fields: &mut Fields) -> Result<(), ApiError> {
+    if fields.list("tool_calls")?.is_some_and(|calls| !calls.is_empty()) {
+        return Err(fields.must("tool_calls", "be empty: nothing else is supported"));
+    }
+    match fields.take("function_call") {
+        None => Ok(()),
+        Some(_) => Err(fields.must("function_call", "be absent: nothing else is supported")),
+    }
 }
 
 fn join(parts: Vec<Value>, place: &str) -> Result<String, ApiError> {
@@ -116,6 +129,27 @@ pub(super) mod tests {
         }
         assert!(read(r#"[{"role":"user","content":""}]"#).is_ok());
         assert!(read(r#"[{"role":"user","content":[]}]"#).is_ok());
+    }
+
+    #[test]
+    fn calls_are_refused_and_their_absence_is_not() {
+        let message = |role, member: &str| {
+            format!(
+                r#"[{{"role":"user","content":"a"}},{{"role":"{role}","content":"b",{member}}}]"#
+            )
+        };
+        for role in ["assistant", "user"] {
+            for absent in [r#""tool_calls":[]"#, r#""tool_calls":null"#, r#""function_call":null"#]
+            {
+                assert!(read(&message(role, absent)).is_ok(), "{absent}");
+            }
+            for calls in [r#"[{"id":"1","type":"function"}]"#, "[null]", "{}", "\"x\"", "true"] {
+                let member = format!("\"tool_calls\":{calls}");
+                assert_eq!(param(&message(role, &member)), "messages[1].tool_calls");
+            }
+            let call = r#""function_call":{"name":"f","arguments":"{}"}"#;
+            assert_eq!(param(&message(role, call)), "messages[1].function_call");
+        }
     }
 
     #[test]
