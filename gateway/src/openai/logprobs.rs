@@ -57,13 +57,8 @@ pub(super) struct TextLogprobs<'a> {
 impl<'a> TextLogprobs<'a> {
     /// `chars` is how many characters of the choice came before; it is moved on.
     pub(super) fn new(tokens: &'a [TokenLogprob], chars: &mut usize) -> Self {
-        let offset = |token: &TokenLogprob| {
-            let begins_at = *chars;
-            *chars += token.bytes.iter().filter(|byte| begins_char(**byte)).count();
-            begins_at
-        };
         Self {
-            text_offset: tokens.iter().map(offset).collect(),
+            text_offset: offsets(tokens, chars),
             tokens: tokens.iter().map(|token| spelled(&token.bytes)).collect(),
             token_logprobs: tokens.iter().map(|token| finite(token.logprob)).collect(),
             top_logprobs: tokens.iter().map(Top).collect(),
@@ -91,8 +86,35 @@ impl Serialize for Top<'_> {
     }
 }
 
-fn begins_char(byte: u8) -> bool {
-    byte & 0b1100_0000 != 0b1000_0000
+/// Before how many characters each token begins, counted in the text that all of them make together: in
+/// it a maximal wrong part is one character, U+FFFD, whichever tokens it is of.
+fn offsets(tokens: &[TokenLogprob], chars: &mut usize) -> Vec<usize> {
+    let bytes: Vec<u8> = tokens.iter().flat_map(|token| &token.bytes).copied().collect();
+    let mut begun = char_starts(&bytes).peekable();
+    let mut token_at = 0;
+    let offset = |token: &TokenLogprob| {
+        while begun.next_if(|start| *start < token_at).is_some() {
+            *chars += 1;
+        }
+        token_at += token.bytes.len();
+        *chars
+    };
+    let offsets = tokens.iter().map(offset).collect();
+    *chars += begun.count();
+    offsets
+}
+
+/// Where the characters of the text that `bytes` make begin.
+fn char_starts(bytes: &[u8]) -> impl Iterator<Item = usize> {
+    let mut chunk_at = 0;
+    bytes.utf8_chunks().flat_map(move |chunk| {
+        let (valid, wrong) = (chunk.valid(), chunk.invalid());
+        let valid_at = chunk_at;
+        let wrong_at = valid_at + valid.len();
+        chunk_at = wrong_at + wrong.len();
+        let starts = valid.char_indices().map(move |(at, _)| valid_at + at);
+        starts.chain((!wrong.is_empty()).then_some(wrong_at))
+    })
 }
 
 /// The token's text; its bytes in OpenAI's notation where they are not whole characters.
@@ -163,5 +185,24 @@ mod tests {
         assert_eq!(told["tokens"], serde_json::json!(["bytes:\\x78\\xe2\\x80", "bytes:\\xa6"]));
         assert_eq!(told["text_offset"], serde_json::json!([0, 2]));
         assert_eq!(chars, 2);
+    }
+
+    #[test]
+    fn offsets_count_the_characters_that_are_in_the_text() {
+        for (pieces, wanted) in [
+            // A stray byte is a character of its own.
+            (&[&b"a"[..], b"\xa6", b"b"][..], &[0, 1, 2][..]),
+            (&[b"\xa6\xa6", b"b"], &[0, 2]),
+            // A beginning without its end is one, however many tokens it is of.
+            (&[b"\xe2", b"\x82", b"b\xff", b"c"], &[0, 1, 1, 3]),
+            (&[b"", b"\xe2\x82", b"", b"\xac", b"x"], &[0, 0, 1, 1, 1]),
+            (&[], &[]),
+        ] {
+            let tokens: Vec<_> = pieces.iter().map(|bytes| token(bytes, -0.5, vec![])).collect();
+            let mut chars = 0;
+            assert_eq!(offsets(&tokens, &mut chars), wanted, "{pieces:?}");
+            let text = String::from_utf8_lossy(&pieces.concat()).into_owned();
+            assert_eq!(chars, text.chars().count(), "{pieces:?}");
+        }
     }
 }
