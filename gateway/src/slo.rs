@@ -27,6 +27,8 @@ const NAMES: [&str; 4] = [E2E, TTFT, PATIENCE, MODE];
 pub(crate) struct Wishes {
     pub(crate) e2e: Option<Span>,
     pub(crate) ttft: Option<Span>,
+    /// It gave `ttft` by the name that another gateway uses.
+    aliased: bool,
     /// How long it will wait for a verdict.
     pub(crate) patience: Option<Span>,
     /// Serve without a promise if none can be made.
@@ -52,16 +54,21 @@ impl Wishes {
                 return Err(ApiError::invalid(MODE, format!("{MODE} must be best-effort")));
             }
         };
-        let ttft = match budget(TTFT)? {
-            None => budget(TTFT_ALIAS)?,
-            named => named,
-        };
+        let (own, alias) = (budget(TTFT)?, budget(TTFT_ALIAS)?);
+        if own.is_some() && alias.is_some() {
+            let message = format!("{TTFT_ALIAS} must not be given beside {TTFT}");
+            return Err(ApiError::invalid(TTFT_ALIAS, message));
+        }
         let patience = millis(headers, PATIENCE, 0, PATIENCE_MS_MAX)?;
-        Ok(Self { e2e: budget(E2E)?, ttft, patience, best_effort })
+        let (ttft, aliased) = (own.or(alias), alias.is_some());
+        Ok(Self { e2e: budget(E2E)?, ttft, aliased, patience, best_effort })
     }
-}
 
-impl Wishes {
+    /// What the client calls `header`.
+    pub(crate) fn called(&self, header: &'static str) -> &'static str {
+        if header == TTFT && self.aliased { TTFT_ALIAS } else { header }
+    }
+
     /// The budget that `header` asked for.
     pub(crate) fn budget(&self, header: &str) -> Option<Span> {
         if header == TTFT { self.ttft } else { self.e2e }
@@ -177,8 +184,17 @@ mod tests {
         assert_eq!(wishes.ttft, Some(Span::from_millis(250)));
         assert_eq!(wishes.patience, Some(Span::ZERO));
         assert!(wishes.best_effort);
-        let both = read(&[(TTFT, "1"), (TTFT_ALIAS, "2")]).expect("wishes");
-        assert_eq!(both.ttft, Some(Span::from_millis(1)));
+        assert_eq!((wishes.called(TTFT), wishes.called(E2E)), (TTFT_ALIAS, E2E));
+        assert_eq!(read(&[(TTFT, "1")]).expect("wishes").called(TTFT), TTFT);
+    }
+
+    #[test]
+    fn two_names_of_one_budget_are_one_too_many() {
+        for alias in ["2", "1", "x", ""] {
+            let both = read(&[(TTFT, "1"), (TTFT_ALIAS, alias)]);
+            let Err(ApiError::Invalid { param, .. }) = both else { panic!("{alias} was taken") };
+            assert_eq!(param.as_deref(), Some(TTFT_ALIAS));
+        }
     }
 
     #[test]
