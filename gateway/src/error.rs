@@ -83,6 +83,12 @@ pub(crate) enum ApiError {
     EngineDown { reason: String },
     #[error("the admission service is not available")]
     NoAdmission,
+    /// Only admission can let so many in.
+    #[error(
+        "the admission service is not available, and without it at most {most} choices run at once, \
+         not {choices}"
+    )]
+    BeyondFallback { choices: usize, most: usize },
     #[error("this server is shutting down")]
     Draining,
     #[error("the time budget ran out")]
@@ -111,7 +117,8 @@ pub(crate) struct Refusal {
     pub(crate) status: StatusCode,
     pub(crate) message: String,
     pub(crate) code: &'static str,
-    pub(crate) retry_after: Span,
+    /// Nothing when it does not say.
+    pub(crate) retry_after: Option<Span>,
     /// No wait can help.
     pub(crate) permanent: bool,
     pub(crate) slo: SloDetail,
@@ -213,7 +220,9 @@ impl ApiError {
             Self::Refused(refusal) => Shape::new(refusal.status, OVERLOADED, refusal.code),
             Self::EngineBusy { .. } => Shape::new(UNAVAILABLE, OVERLOADED, "engine_busy"),
             Self::EngineDown { .. } => Shape::new(UNAVAILABLE, SERVER, "engine_unavailable"),
-            Self::NoAdmission => Shape::new(UNAVAILABLE, OVERLOADED, "admission_unavailable"),
+            Self::NoAdmission | Self::BeyondFallback { .. } => {
+                Shape::new(UNAVAILABLE, OVERLOADED, "admission_unavailable")
+            }
             Self::Draining => Shape::new(UNAVAILABLE, SERVER, "draining"),
             Self::Evicted => Shape::new(UNAVAILABLE, OVERLOADED, "evicted"),
             Self::Cancelled => Shape::new(UNAVAILABLE, SERVER, "cancelled"),
@@ -271,21 +280,27 @@ impl ApiError {
     fn retry_after(&self) -> Option<Span> {
         let status = self.shape().status;
         let wait = if let Self::Refused(refusal) = self {
-            (status != StatusCode::BAD_REQUEST).then_some(refusal.retry_after)
+            let soon = || refusal.retry_after.unwrap_or_else(retry_soon);
+            (status != StatusCode::BAD_REQUEST).then(soon)
         } else if let Self::EngineBusy { retry_after: Some(wait), .. } = self {
             Some(*wait)
         } else if let Self::KeyLimit(Excess::Rate { wait, .. }) = self {
             Some(*wait)
         } else {
-            let soon = RETRY_SOON.mul_f64(1.0 + 2.0 * rand::random::<f64>());
             // Clients come back after a time-out as well.
             let invites = matches!(
                 status,
                 UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT | StatusCode::TOO_MANY_REQUESTS
             );
-            invites.then_some(soon)
+            invites.then(retry_soon)
         };
         wait.map(|wait| wait.clamp(RETRY_SOON, RETRY_AFTER_MAX))
+    }
+
+    /// Whether the next tries will fare no better.
+    fn is_permanent(&self) -> bool {
+        matches!(self, Self::BeyondFallback { .. })
+            || matches!(self, Self::Refused(refusal) if refusal.permanent)
     }
 
     /// Whether the connection is not worth keeping: what is left of a body would have to be read, or
@@ -308,7 +323,7 @@ impl ApiError {
             response.insert_header((header::RETRY_AFTER, millis.div_ceil(1_000)));
             response.insert_header(("retry-after-ms", millis));
         }
-        if matches!(self, Self::Refused(refusal) if refusal.permanent) {
+        if self.is_permanent() {
             response.insert_header(("x-should-retry", "false"));
         }
         if let Self::Method { allow } = self {
@@ -321,6 +336,11 @@ impl ApiError {
             response.force_close();
         }
     }
+}
+
+/// Spread, so that those who were sent away together do not come back together.
+fn retry_soon() -> Span {
+    RETRY_SOON.mul_f64(1.0 + 2.0 * rand::random::<f64>())
 }
 
 fn key_limit(excess: &Excess) -> String {
@@ -346,12 +366,12 @@ impl ResponseError for ApiError {
 mod tests {
     use super::*;
 
-    fn refusal(retry_after: Span) -> Refusal {
+    fn refusal(retry_after: impl Into<Option<Span>>) -> Refusal {
         Refusal {
             status: StatusCode::SERVICE_UNAVAILABLE,
             message: "8 of 8 requests".into(),
             code: "overloaded_requests",
-            retry_after,
+            retry_after: retry_after.into(),
             permanent: false,
             slo: SloDetail::default(),
         }
@@ -391,6 +411,15 @@ mod tests {
         let own = header(&ApiError::NoAdmission, "retry-after").expect("a wait");
         assert!(["1", "2", "3"].contains(&own.as_str()), "{own}");
         assert_eq!(header(&ApiError::Internal, "retry-after"), None);
+    }
+
+    #[test]
+    fn who_is_sent_away_without_a_time_comes_back_at_one_of_its_own() {
+        let error = ApiError::Refused(Box::new(refusal(None)));
+        let waits = (0..20).map(|_| header(&error, "retry-after-ms").expect("a wait"));
+        let waits: std::collections::BTreeSet<u64> =
+            waits.map(|wait| wait.parse().expect("a number")).collect();
+        assert!(waits.len() > 1 && waits.iter().all(|wait| (1_000..=3_000).contains(wait)));
     }
 
     #[test]

@@ -149,7 +149,7 @@ pub(crate) fn refusal(refused: Refused, overload: StatusCode) -> Refusal {
             overload
         },
         code: code(reason),
-        retry_after: Span(refused.retry_after_us),
+        retry_after: (refused.retry_after_us > 0).then_some(Span(refused.retry_after_us)),
         permanent: refused.permanent,
         slo: SloDetail {
             bound_ms: refused.bound_us.map(millis),
