@@ -25,6 +25,9 @@ use crate::{
     upstream::failure,
 };
 
+/// Confidences that differ by no more are the same, added up in another order.
+const CONFIDENCE_NOISE: f64 = 1e-9;
+
 /// What a response says about its timing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Promise {
@@ -47,7 +50,8 @@ impl Promise {
         }
     }
 
-    /// What holds for two answers together.
+    /// What holds for two answers together. Nothing is known of how the two depend on each other, so
+    /// the chances that either is late add up.
     fn and(self, other: Self) -> Self {
         if self.tier != Tier::Promised {
             return self;
@@ -55,7 +59,7 @@ impl Promise {
         if other.tier != Tier::Promised {
             return other;
         }
-        let both = |one: Option<f64>, other: Option<f64>| Some(one?.min(other?));
+        let both = |one: Option<f64>, other: Option<f64>| Some((one? + other? - 1.0).max(0.0));
         Self {
             tier: Tier::Promised,
             bound: self.bound.zip(other.bound).map(|(one, other)| one.max(other)),
@@ -70,8 +74,11 @@ impl Promise {
             return true;
         }
         let due = |it: &Self| it.bound.map(|bound| it.made_at + bound);
-        self.tier == Tier::Promised
-            && due(earlier).is_none_or(|before| due(self).is_some_and(|now| now <= before))
+        let as_soon = due(earlier).is_none_or(|before| due(self).is_some_and(|now| now <= before));
+        let as_sure = earlier.confidence.is_none_or(|before| {
+            self.confidence.is_some_and(|now| now + CONFIDENCE_NOISE >= before)
+        });
+        self.tier == Tier::Promised && as_soon && as_sure
     }
 }
 
@@ -80,8 +87,6 @@ impl Promise {
 pub(crate) struct Choice {
     pub(crate) promise: Promise,
     pub(crate) events: Streaming<GenerateEvent>,
-    /// A place under the local cap, when nobody else admitted it.
-    pub(crate) permit: Option<Permit>,
 }
 
 /// What a choice says.
@@ -107,24 +112,18 @@ pub(crate) struct Batch {
     copies: usize,
     /// Who is asked first next time.
     turn: usize,
-    _permits: Vec<Permit>,
+    /// Places under the local cap, for those that nobody else admitted.
+    permit: Option<Permit>,
 }
 
 impl Batch {
     /// The choices, `copies` for each prompt; at least one.
-    pub(crate) fn new(choices: Vec<Choice>, copies: usize) -> Self {
+    pub(crate) fn new(choices: Vec<Choice>, copies: usize, permit: Option<Permit>) -> Self {
         let promises = choices.iter().map(|choice| choice.promise);
         let promise = promises.reduce(Promise::and).expect("a request has a choice");
         let usages = vec![Usage::default(); choices.len()];
-        let mut permits = Vec::new();
-        let running = choices
-            .into_iter()
-            .map(|choice| {
-                permits.extend(choice.permit);
-                Some(choice.events)
-            })
-            .collect();
-        Self { promise, running, usages, copies, turn: 0, _permits: permits }
+        let running = choices.into_iter().map(|choice| Some(choice.events)).collect();
+        Self { promise, running, usages, copies, turn: 0, permit }
     }
 
     /// How many choices there are.
@@ -132,9 +131,10 @@ impl Batch {
         self.running.len()
     }
 
-    /// Gives everything up.
+    /// Gives everything up, and its places back.
     pub(crate) fn cancel(&mut self) {
         self.running.fill_with(|| None);
+        self.permit = None;
     }
 
     /// What is said next, and by which choice. Nothing may be asked after the last end or an error. May
@@ -213,8 +213,12 @@ mod tests {
     use super::*;
 
     fn promise(tier: Tier, bound: Option<u64>, made_at: u64) -> Promise {
-        let confidence = bound.map(|bound| 1.0 / bound as f64);
-        Promise { tier, bound: bound.map(Span), confidence, made_at: Micros(made_at) }
+        Promise { tier, bound: bound.map(Span), confidence: None, made_at: Micros(made_at) }
+    }
+
+    /// A promise that is kept with this probability.
+    fn sure(confidence: f64) -> Promise {
+        Promise { confidence: Some(confidence), ..promise(Tier::Promised, Some(2), 0) }
     }
 
     #[test]
@@ -225,6 +229,29 @@ mod tests {
         assert_eq!(long.and(short), long);
         let none = promise(Tier::BestEffort, None, 0);
         assert_eq!((short.and(none), none.and(short)), (none, none));
+    }
+
+    #[test]
+    fn that_none_of_several_is_late_is_less_sure_than_that_one_is_not() {
+        let joint = |each: &[f64]| {
+            each.iter().map(|it| sure(*it)).reduce(Promise::and).and_then(|it| it.confidence)
+        };
+        let near = |one: Option<f64>, other: f64| one.is_some_and(|it| (it - other).abs() < 1e-12);
+        assert!(near(joint(&[0.9, 0.95]), 0.85));
+        assert!(near(joint(&[0.9; 8]), 0.2));
+        assert_eq!((joint(&[0.5; 3]), joint(&[0.3, 0.3, 1.0])), (Some(0.0), Some(0.0)));
+        assert_eq!(sure(0.9).and(promise(Tier::Promised, Some(2), 0)).confidence, None);
+    }
+
+    #[test]
+    fn a_later_promise_has_to_be_as_sure() {
+        assert!(sure(0.9).keeps(&sure(0.9)) && sure(0.95).keeps(&sure(0.9)));
+        assert!(!sure(0.8).keeps(&sure(0.9)));
+        let (unsaid, many) = (promise(Tier::Promised, Some(2), 0), [0.97, 0.9, 0.99, 0.98]);
+        assert!(!unsaid.keeps(&sure(0.9)) && sure(0.1).keeps(&unsaid));
+        let forth = many.map(sure).into_iter().reduce(Promise::and).expect("some");
+        let back = many.map(sure).into_iter().rev().reduce(Promise::and).expect("some");
+        assert!(forth.keeps(&back) && back.keeps(&forth));
     }
 
     #[test]

@@ -1,63 +1,72 @@
-//! A request's way in: Prepare, once for each prompt, then Decide -> Generate -> accepted for each choice.
+//! A request's way in: Prepare, once for each prompt; Decide for each choice; then Generate -> accepted for each.
 //!
 //! All choices get in or none: the first that fails takes the others back. Dropping the future takes
 //! everything back in whatever phase it is, because it drops the gRPC calls under way.
+
+mod decide;
 
 use std::{cell::OnceCell, sync::Arc, time::Duration};
 
 use actix_web::web::Data;
 use futures_util::future::try_join_all;
 use proto::v1::{
-    Accepted, Admitted, AdmittedAs, GenerateEvent, GenerateRequest, PrepareResponse, Refused,
-    Sampling, generate_event::Event as Wire, generate_request::Prompt,
+    Accepted, Admitted, AdmittedAs, GenerateEvent, GenerateRequest, PrepareResponse, Sampling,
+    generate_event::Event as Wire, generate_request::Prompt, prepare_request::Input,
 };
 use tokio::time::timeout;
 use tonic::{Code, Status, Streaming};
 use tracing::{debug, error, info};
-use units::Span;
 
 use crate::{
     batch::{Batch, Choice, Promise, unfinished},
+    drain::Ending,
     error::ApiError,
-    fallback::Permit,
     generation::{Generation, Life},
     metrics,
     order::Order,
-    probe::{Served, State},
+    probe::Served,
     shared::{Gateway, Shared},
     slo::{Deadlines, E2E},
-    upstream::{Engine, Question, Verdict, failure, ran_out, refusal},
+    upstream::{Engine, failure},
 };
 
-/// Brings a request to where an engine has accepted it.
+/// Brings a request to where an engine has accepted it, unless answers have to end before.
 ///
 /// # Errors
 /// Anything that keeps it from there. Nothing of it runs then.
-pub(crate) async fn start(gateway: &Data<Gateway>, order: Order) -> Result<Generation, ApiError> {
+pub(crate) async fn start(
+    gateway: &Data<Gateway>,
+    order: Arc<Order>,
+    ending: &mut Ending,
+) -> Result<Generation, ApiError> {
     let (engine, served) = gateway.serving_engine()?;
-    let order = Arc::new(order);
     let mut life = Life::begin(Arc::clone(&gateway.shared), order.head_at);
     let deadlines = Deadlines::of(&order.wishes, order.head_at);
     let gateway = gateway.clone();
     let granted = OnceCell::new();
-    let mut entry = Entry { gateway, served, engine, order, attempt: 0, deadlines, granted };
-    let outcome = match entry.enter().await {
-        Err(error) if error.lost_engine() => match entry.elsewhere(&error) {
-            Some(other) => {
-                entry = other;
-                entry.enter().await
-            }
-            None => Err(error),
-        },
-        outcome => outcome,
+    let entry = Entry { gateway, served, engine, order, attempt: 0, deadlines, granted };
+    let outcome = tokio::select! {
+        outcome = enter_somewhere(entry) => outcome,
+        () = ending.begun() => Err(ApiError::Draining),
     };
     match outcome {
-        Ok(batch) => Ok(Generation::new(batch, entry, life)),
+        Ok((entry, batch)) => Ok(Generation::new(batch, entry, life)),
         Err(error) => {
             life.ended();
             Err(error)
         }
     }
+}
+
+/// Tries another engine if the first is lost.
+async fn enter_somewhere(entry: Entry) -> Result<(Entry, Batch), ApiError> {
+    let entry = match entry.enter().await {
+        Ok(batch) => return Ok((entry, batch)),
+        Err(error) if error.lost_engine() => entry.elsewhere(&error, false).ok_or(error)?,
+        Err(error) => return Err(error),
+    };
+    let batch = entry.enter().await?;
+    Ok((entry, batch))
 }
 
 /// A request's way into one engine.
@@ -79,7 +88,6 @@ pub(crate) struct Entry {
 struct Pass {
     admitted: Option<Admitted>,
     deadlines: Deadlines,
-    permit: Option<Permit>,
 }
 
 impl Entry {
@@ -87,15 +95,32 @@ impl Entry {
         &self.served
     }
 
-    /// The way into another engine that serves the same model, because this one was lost. Nobody gets a
-    /// third try: where two engines fail, the client's own waiting is the better cure.
-    pub(crate) fn elsewhere(&self, error: &ApiError) -> Option<Self> {
+    /// What a choice begins with where the prompt is echoed.
+    pub(crate) fn echo(&self, choice: usize) -> Option<&str> {
+        let asked = &self.order.asked;
+        match &asked.prompts[choice / self.order.copies()] {
+            Input::Text(text) if asked.echo => Some(text),
+            Input::Text(_) | Input::Chat(_) | Input::TokenIds(_) => None,
+        }
+    }
+
+    /// Returns when the engine will not go on, whatever its connection says.
+    pub(crate) fn forsaken(&self) -> impl Future<Output = ApiError> + use<> {
+        self.shared().health.forsaken(self.engine)
+    }
+
+    /// The way into another engine that serves the same model, because this one was lost. Once the client
+    /// was `told` what answers, nothing but the same build and model file will do. Nobody gets a third try:
+    /// where two engines fail, the client's own waiting is the better cure.
+    pub(crate) fn elsewhere(&self, error: &ApiError, told: bool) -> Option<Self> {
         if self.attempt > 0 {
             return None;
         }
+        let alike = |it: &Served| {
+            it.model == self.served.model && (!told || it.fingerprint == self.served.fingerprint)
+        };
         let mut up = self.shared().health.up();
-        let (engine, served) =
-            up.find(|(engine, it)| *engine != self.engine && it.model == self.served.model)?;
+        let (engine, served) = up.find(|(engine, it)| *engine != self.engine && alike(it))?;
         info!(id = %self.order.ids[0], lost = self.engine, engine, %error, "trying another engine");
         metrics::retried();
         Some(Self {
@@ -116,20 +141,27 @@ impl Entry {
         let prompts = 0..order.asked.prompts.len();
         let prepared = prompts.map(|prompt| self.prepare(&self.deadlines, prompt));
         let prepared = try_join_all(prepared).await?;
+        let (passes, permit) = self.decide_all(&prepared).await?;
         let copies = order.copies();
-        let choices =
-            (0..order.ids.len()).map(|choice| self.admit(&prepared[choice / copies], choice));
-        Ok(Batch::new(try_join_all(choices).await?, copies))
+        let choices = passes
+            .iter()
+            .enumerate()
+            .map(|(choice, pass)| self.submit(pass, &prepared[choice / copies], choice));
+        Ok(Batch::new(try_join_all(choices).await?, copies, permit))
     }
 
-    async fn admit(&self, prepared: &PrepareResponse, choice: usize) -> Result<Choice, ApiError> {
-        let pass = self.decide(prepared, choice).await?;
+    async fn submit(
+        &self,
+        pass: &Pass,
+        prepared: &PrepareResponse,
+        choice: usize,
+    ) -> Result<Choice, ApiError> {
         let prompt = choice / self.order.copies();
-        let mut events = match self.generate(&pass, prepared, choice).await? {
+        let mut events = match self.generate(pass, prepared, choice).await? {
             Err(status) if status.code() == Code::NotFound => {
                 debug!(id = %self.order.ids[choice], "the prepared request had expired");
                 self.prepare(&pass.deadlines, prompt).await?;
-                self.generate(&pass, prepared, choice).await?
+                self.generate(pass, prepared, choice).await?
             }
             outcome => outcome,
         }
@@ -137,7 +169,7 @@ impl Entry {
         let accepted = self.accepted(&pass.deadlines, prompt, &mut events).await?;
         let now = self.shared().clock.now();
         let promise = Promise::new(&accepted, pass.admitted.as_ref(), now);
-        Ok(Choice { promise, events, permit: pass.permit })
+        Ok(Choice { promise, events })
     }
 
     /// # Errors
@@ -170,85 +202,6 @@ impl Entry {
     fn max_tokens(&self, prepared: &PrepareResponse) -> u32 {
         let wanted = self.order.wanted_tokens(&self.shared().settings);
         u32::try_from(wanted).unwrap_or(u32::MAX).min(prepared.room_tokens)
-    }
-
-    async fn decide(&self, prepared: &PrepareResponse, choice: usize) -> Result<Pass, ApiError> {
-        let shared = self.shared();
-        if let Some(header) = self.deadlines.missed(shared.clock.now()) {
-            return Err(self.out_of_time(header, None));
-        }
-        let verdict = if shared.health.admission() == State::Down {
-            Verdict::Unreachable
-        } else {
-            self.ask(prepared, choice).await?
-        };
-        match verdict {
-            Verdict::Admitted(admitted) => {
-                let budget = admitted.budget.unwrap_or_default();
-                let deadlines = Deadlines::from_budget(&budget, shared.clock.now());
-                self.granted.get_or_init(|| deadlines);
-                Ok(Pass { admitted: Some(admitted), deadlines, permit: None })
-            }
-            Verdict::Refused(refused) => Err(self.refused(refused)),
-            Verdict::Unreachable => {
-                shared.health.admission_lost();
-                self.fall_back()
-            }
-            Verdict::Late | Verdict::Detached => self.fall_back(),
-        }
-    }
-
-    fn refused(&self, refused: Refused) -> ApiError {
-        let shared = self.shared();
-        let error = if ran_out(&refused) {
-            let missed = self.deadlines.missed(shared.clock.now());
-            let header = missed.unwrap_or_else(|| self.deadlines.first());
-            self.out_of_time(header, refused.budget_us.map(Span))
-        } else {
-            let overload = shared.settings.overload_status.status();
-            ApiError::Refused(Box::new(refusal(refused, overload)))
-        };
-        metrics::refused(error.code());
-        error
-    }
-
-    /// The budget of `header` has run out; `default` was in force where the client named none.
-    fn out_of_time(&self, header: &'static str, default: Option<Span>) -> ApiError {
-        match self.order.wishes.budget(header).or(default) {
-            Some(budget) => ApiError::OutOfTime { header, budget },
-            None => ApiError::Deadline,
-        }
-    }
-
-    /// The rule for the time in which admission can decide nothing.
-    fn fall_back(&self) -> Result<Pass, ApiError> {
-        let shared = self.shared();
-        let permit = Some(shared.local_cap.take()?);
-        let budget = Span::from_millis(shared.settings.fallback_budget_ms);
-        let deadlines = self.deadlines.or_within(budget, self.order.head_at);
-        Ok(Pass { admitted: None, deadlines, permit })
-    }
-
-    async fn ask(&self, prepared: &PrepareResponse, choice: usize) -> Result<Verdict, ApiError> {
-        let shared = self.shared();
-        let wishes = &self.order.wishes;
-        let asked_at = shared.clock.now();
-        let question = Question {
-            id: self.order.ids[choice],
-            attempt: self.attempt,
-            engine_instance: prepared.engine_instance.clone(),
-            prompt_tokens: prepared.prompt_tokens,
-            cached_tokens: prepared.cached_tokens,
-            max_tokens: self.max_tokens(prepared),
-            budget: self.deadlines.remaining(asked_at),
-            patience: wishes.patience,
-            best_effort: wishes.best_effort,
-        };
-        let patience = wishes.patience.unwrap_or_default();
-        let limit = patience + Span::from_millis(shared.settings.decide_timeout_ms);
-        let verdict = self.gateway.admission.decide(question, limit.into()).await?;
-        metrics::decided(shared.clock.now().since(asked_at));
-        Ok(verdict)
     }
 
     async fn generate(

@@ -15,27 +15,39 @@ use crate::{
 pub(crate) struct LocalCap {
     rule: Fallback,
     permits: Arc<Semaphore>,
+    most: usize,
 }
 
-/// One of the places under the cap; dropping it gives the place back.
+/// Places under the cap; dropping it gives them back.
 pub(crate) type Permit = OwnedSemaphorePermit;
 
 impl LocalCap {
     pub(crate) fn new(settings: &Settings) -> Self {
-        let permits = Arc::new(Semaphore::new(settings.fallback_requests_max.into()));
-        Self { rule: settings.admission_fallback, permits }
+        let most = settings.fallback_requests_max.into();
+        let permits = Arc::new(Semaphore::new(most));
+        Self { rule: settings.admission_fallback, permits, most }
     }
 
-    /// Takes a place.
+    /// Takes so many places, all or none.
     ///
     /// # Errors
-    /// [`ApiError::NoAdmission`] when the rule is to refuse, or no place is free.
-    pub(crate) fn take(&self) -> Result<Permit, ApiError> {
+    /// [`ApiError::NoAdmission`] when the rule is to refuse, or too few places are free;
+    /// [`ApiError::BeyondFallback`] when there are never so many.
+    pub(crate) fn take(&self, count: usize) -> Result<Permit, ApiError> {
         let permit = match self.rule {
-            Fallback::Refuse => None,
-            Fallback::BestEffort => Arc::clone(&self.permits).try_acquire_owned().ok(),
+            Fallback::Refuse => Err(ApiError::NoAdmission),
+            // Where nobody gets in, it is not the number that is wrong.
+            Fallback::BestEffort if count > self.most.max(1) => {
+                Err(ApiError::BeyondFallback { choices: count, most: self.most })
+            }
+            Fallback::BestEffort => {
+                let many =
+                    u32::try_from(count).expect("it is at most the cap, which is of 16 bits");
+                let permit = Arc::clone(&self.permits).try_acquire_many_owned(many);
+                permit.map_err(|_| ApiError::NoAdmission)
+            }
         };
-        metrics::fallback(permit.is_some());
-        permit.ok_or(ApiError::NoAdmission)
+        metrics::fallback(permit.is_ok());
+        permit
     }
 }

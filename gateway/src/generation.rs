@@ -38,6 +38,8 @@ pub(crate) enum Event {
 pub(crate) struct Generation {
     batch: Batch,
     entry: Entry,
+    /// Says when nothing more will come of the engine.
+    forsaken: Forsaken,
     /// On the way into another engine.
     restart: Option<Restart>,
     /// Whether the client has got a part of the answer.
@@ -47,6 +49,7 @@ pub(crate) struct Generation {
     life: Life,
 }
 
+type Forsaken = Pin<Box<dyn Future<Output = ApiError>>>;
 type Restart = Pin<Box<dyn Future<Output = (Entry, Result<Batch, ApiError>)>>>;
 
 /// Counts a request that is dropped before its end as cancelled by its client.
@@ -92,12 +95,18 @@ impl Drop for Life {
 impl Generation {
     pub(crate) fn new(batch: Batch, entry: Entry, mut life: Life) -> Self {
         life.progress = Some(Progress::Prefill);
-        Self { batch, entry, restart: None, spoken: false, told: None, life }
+        let forsaken = Box::pin(entry.forsaken());
+        Self { batch, entry, forsaken, restart: None, spoken: false, told: None, life }
     }
 
     /// How many choices there are.
     pub(crate) fn choices(&self) -> usize {
         self.batch.len()
+    }
+
+    /// What each choice begins with where the prompt is echoed.
+    pub(crate) fn echo(&self, choice: usize) -> Option<&str> {
+        self.entry.echo(choice)
     }
 
     /// What serves it.
@@ -139,10 +148,16 @@ impl Generation {
             if let Some(restart) = &mut self.restart {
                 let (entry, outcome) = restart.await;
                 self.restart = None;
+                self.forsaken = Box::pin(entry.forsaken());
                 self.entry = entry;
                 self.go_on_with(outcome?)?;
             }
-            match self.batch.next().await {
+            let heard = tokio::select! {
+                biased;
+                heard = self.batch.next() => heard,
+                error = &mut self.forsaken => Err(error),
+            };
+            match heard {
                 Ok((choice, Heard::Delta(delta))) => {
                     if delta.tokens > 0 {
                         self.life.saw_token();
@@ -165,7 +180,9 @@ impl Generation {
     /// # Errors
     /// There is no other engine; then it is `error` that the client hears of.
     fn start_again(&mut self, error: ApiError) -> Result<(), ApiError> {
-        let Some(entry) = self.entry.elsewhere(&error) else { return Err(error) };
+        let Some(entry) = self.entry.elsewhere(&error, self.told.is_some()) else {
+            return Err(error);
+        };
         self.batch.cancel();
         self.restart = Some(Box::pin(async move {
             let outcome = entry.enter().await;

@@ -17,6 +17,7 @@ use tracing::{info, warn};
 use units::{Micros, Span};
 
 use crate::{
+    error::ApiError,
     metrics,
     upstream::{Admission, Engine},
 };
@@ -25,6 +26,9 @@ const PROBE_EVERY: Duration = Duration::from_millis(250);
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// `/ready` wants an answer that is not older than this.
 const FRESH: Span = Span::from_millis(1_500);
+/// An engine that does not say how it is for so long has left its requests alone. A slow moment of it, or
+/// one failed call, is no reason to end answers: where the connection is lost, they know by themselves.
+const FORSAKEN_AFTER: Duration = Duration::from_secs(10);
 
 /// What an engine serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,6 +142,12 @@ impl Health {
         best.borrow().clone()
     }
 
+    /// Returns when what runs in the engine has no hope left, although its connection lives: its thread is
+    /// stuck, or it has long not said how it is.
+    pub(crate) fn forsaken(&self, index: usize) -> impl Future<Output = ApiError> + use<> {
+        forsaken_after(FORSAKEN_AFTER, self.engines[index].subscribe())
+    }
+
     pub(crate) fn admission(&self) -> State {
         *self.admission.borrow()
     }
@@ -175,6 +185,25 @@ impl Health {
         let before = self.admission.send_replace(state);
         if before != state {
             info!(state = state.label(), "admission service");
+        }
+    }
+}
+
+/// See [`Health::forsaken`].
+async fn forsaken_after(silence: Duration, mut engine: watch::Receiver<EngineHealth>) -> ApiError {
+    let mute = |health: &EngineHealth| matches!(health.state, State::Stuck | State::Down);
+    loop {
+        let state = match engine.wait_for(mute).await {
+            Ok(health) => health.state,
+            // The application is gone, and with it the reason to wait.
+            Err(_) => std::future::pending().await,
+        };
+        if state == State::Stuck {
+            return ApiError::EngineDown { reason: "it makes no progress".into() };
+        }
+        let heard = engine.wait_for(|health| health.state != State::Down);
+        if timeout(silence, heard).await.is_err() {
+            return ApiError::EngineDown { reason: "it does not answer".into() };
         }
     }
 }
@@ -251,4 +280,31 @@ async fn probe_admission(health: &Health, admission: &Admission) {
     };
     health.set_admission(state);
     metrics::admission_up(state == State::Up);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ends(health: &Health, silence: u64) -> impl Future<Output = bool> + use<> {
+        let silence = Duration::from_millis(silence);
+        let forsaken = forsaken_after(silence, health.engines[0].subscribe());
+        async { timeout(Duration::from_millis(200), forsaken).await.is_ok() }
+    }
+
+    #[tokio::test]
+    async fn requests_are_forsaken_by_a_stuck_engine_at_once_and_by_a_silent_one_in_time() {
+        let health = Health::new(1);
+        for (state, silence, wanted) in [
+            (State::Unknown, 0, false),
+            (State::Up, 0, false),
+            (State::Draining, 0, false),
+            (State::Stuck, 60_000, true),
+            (State::Down, 60_000, false),
+            (State::Down, 10, true),
+        ] {
+            health.set_engine(0, state, None, None);
+            assert_eq!(ends(&health, silence).await, wanted, "{state:?}, {silence} ms");
+        }
+    }
 }

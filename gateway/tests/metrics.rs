@@ -26,6 +26,7 @@ async fn wait_for(stack: &Stack, series: &str, wanted: f64) {
     assert!(outcome.is_ok(), "{series} is {} not {wanted}", value(stack, series).await);
 }
 
+const ENTERING: &str = r#"cadence_gateway_cancelled_total{progress="entering"}"#;
 const IN_FLIGHT: &str = r#"cadence_gateway_in_flight{route="chat"}"#;
 
 /// Starts a request, leaves after `pause`.
@@ -41,6 +42,7 @@ async fn everything_is_counted_once_and_nothing_stays_in_flight() {
     answers(&stack).await;
     failures(&stack).await;
     departures(&stack).await;
+    told_to_end(&stack).await;
     labels(&stack).await;
 }
 
@@ -79,12 +81,25 @@ async fn departures(stack: &Stack) {
     futures_util::future::join_all(leaving).await;
     wait_for(stack, IN_FLIGHT, 0.0).await;
 
-    let entering = r#"cadence_gateway_cancelled_total{progress="entering"}"#;
-    let before = value(stack, entering).await;
+    let before = value(stack, ENTERING).await;
     stack.engine.prepares(Preparing::Hang);
     leave(stack, "", Duration::from_millis(50)).await;
-    wait_for(stack, entering, before + 1.0).await;
+    wait_for(stack, ENTERING, before + 1.0).await;
     stack.engine.prepares(Preparing::Tokens(10));
+}
+
+/// A client that is told to go has not gone by itself.
+async fn told_to_end(stack: &Stack) {
+    let before = value(stack, ENTERING).await;
+    let mut other = Stack::with(&["--drain-timeout-ms", "0"]).await;
+    other.engine.prepares(Preparing::Hang);
+    let mut connection = Connection::open(other.address).await;
+    connection.send(chat("")).await;
+    other.engine.saw_prepare().await;
+    other.stop();
+    assert_eq!(connection.read(false).await.status, 503);
+    other.ended().await.expect("a clean end");
+    assert_eq!(value(stack, ENTERING).await, before);
 }
 
 /// Nothing that a client chooses becomes a series.

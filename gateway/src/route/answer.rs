@@ -3,14 +3,17 @@
 //! What is wrong with a request is told first, whatever state the engine is in: a client that hears 503
 //! comes back with the same mistake.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::{
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use actix_web::{
     HttpMessage as _, HttpRequest, HttpResponse, HttpResponseBuilder,
     http::header,
     web::{Data, Payload},
 };
-use proto::v1::{Tier, prepare_request::Input};
+use proto::v1::Tier;
 use units::RequestId;
 
 use crate::{
@@ -75,10 +78,7 @@ async fn respond(gateway: &Data<Gateway>, order: Order) -> Result<HttpResponse, 
     let shared = &gateway.shared;
     let manner = Manner::of(&order);
     let mut ending = shared.drain.ending();
-    let generation = tokio::select! {
-        outcome = entry::start(gateway, order) => outcome?,
-        () = ending.begun() => return Err(ApiError::Draining),
-    };
+    let generation = entry::start(gateway, Arc::new(order), &mut ending).await?;
     if manner.stream {
         Ok(stream(manner, generation, ending, shared.settings.heartbeat()))
     } else {
@@ -93,8 +93,6 @@ struct Manner {
     stream: bool,
     include_usage: bool,
     logprobs: bool,
-    /// What each choice begins with; nothing when nothing is echoed.
-    echo: Vec<String>,
 }
 
 impl Manner {
@@ -106,7 +104,6 @@ impl Manner {
             stream: asked.stream,
             include_usage: asked.include_usage,
             logprobs: asked.top_logprobs.is_some(),
-            echo: if asked.echo { echo(asked) } else { Vec::new() },
         }
     }
 
@@ -121,15 +118,6 @@ impl Manner {
     }
 }
 
-fn echo(asked: &Request) -> Vec<String> {
-    let text = |prompt: &Input| match prompt {
-        Input::Text(text) => text.clone(),
-        Input::Chat(_) | Input::TokenIds(_) => String::new(),
-    };
-    let copies = |prompt| std::iter::repeat_n(text(prompt), asked.copies as usize);
-    asked.prompts.iter().flat_map(copies).collect()
-}
-
 fn stream(
     manner: Manner,
     mut generation: Generation,
@@ -140,7 +128,7 @@ fn stream(
     slo_headers(&mut response, &generation.tell());
     let head = manner.head(generation.served());
     let records = Records::new(manner.endpoint, head, generation.choices(), manner.logprobs);
-    let echo: Vec<_> = manner.echo.iter().map(String::as_str).collect();
+    let echo: Vec<_> = (0..generation.choices()).map_while(|it| generation.echo(it)).collect();
     let opening = records.opening(&echo);
     let include_usage = manner.include_usage;
     let source = sse::Source { generation, records, opening, include_usage, heartbeat, ending };
@@ -153,16 +141,16 @@ fn stream(
 
 /// The answer in one piece, from the same events that a stream is made of.
 async fn in_one_piece(
-    mut manner: Manner,
+    manner: Manner,
     mut generation: Generation,
     mut ending: Ending,
 ) -> Result<HttpResponse, ApiError> {
     let logprobs = manner.logprobs.then(Vec::new);
-    let silent = Said { logprobs, ..Said::default() };
-    let mut said = vec![silent; generation.choices()];
-    for (choice, prompt) in said.iter_mut().zip(manner.echo.drain(..)) {
-        choice.text = prompt;
-    }
+    let silent = |choice| {
+        let text = generation.echo(choice).unwrap_or_default().to_owned();
+        Said { text, logprobs: logprobs.clone(), ..Said::default() }
+    };
+    let mut said: Vec<_> = (0..generation.choices()).map(silent).collect();
     let usage = loop {
         let event = tokio::select! {
             biased;
@@ -199,6 +187,8 @@ fn slo_headers(response: &mut HttpResponseBuilder, promise: &Promise) {
         response.insert_header(("x-slo-bound-ms", bound.0.div_ceil(1_000)));
     }
     if let Some(confidence) = promise.confidence {
+        // Sums of fractions end in digits that mean nothing.
+        let confidence = (confidence * 1e6).round() / 1e6;
         response.insert_header(("x-slo-confidence", confidence.to_string()));
     }
 }

@@ -8,7 +8,7 @@ use tonic::Status;
 
 use crate::support::{
     AdmissionSaw, Connection, EngineSaw, Stack, Step, Verdict, admitted, answer, chat, completion,
-    post,
+    post, request,
 };
 
 /// The records of a stream; the last is `[DONE]` and left out.
@@ -135,6 +135,45 @@ async fn when_one_is_refused_none_runs() {
     assert_eq!(post(stack.address, chat("\"n\":2")).await.status, 200);
 }
 
+/// What is let in must not run, nor wait, while others of its request are not let in.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_runs_before_all_are_let_in_and_only_the_first_waits() {
+    let stack = Stack::start().await;
+    let body = r#"{"messages":[{"role":"user","content":"hi"}],"n":3}"#;
+    let patient = request("/v1/chat/completions", "x-slo-patience-ms: 4000\r\n", body);
+    let refused = Refused { reason: RefusalReason::Requests.into(), ..Refused::default() };
+    let admit = || Verdict::Admit(admitted());
+    stack.admission.will_in_turn(vec![admit(), admit(), Verdict::Refuse(refused)]);
+    assert_eq!(post(stack.address, &patient).await.status, 503);
+    let mut first = String::new();
+    for patience in [4_000_000, 0, 0] {
+        let decide = stack.admission.saw_decide().await;
+        assert_eq!(decide.patience_us, Some(patience));
+        first = if patience > 0 { decide.request_id } else { first };
+    }
+    assert_eq!(stack.engine.saw_prepare().await.request_id, first);
+    assert!(stack.engine.saw_nothing(), "a choice ran alone");
+
+    // One that has no place is not joined by its siblings.
+    stack.admission.will(Verdict::Hang);
+    let mut connection = Connection::open(stack.address).await;
+    connection.send(&patient).await;
+    stack.admission.saw_decide().await;
+    stack.engine.saw_prepare().await;
+    drop(connection);
+    assert!(matches!(stack.admission.saw().await, AdmissionSaw::Dropped));
+    assert!(stack.admission.saw_nothing() && stack.engine.saw_nothing());
+}
+
+/// The lease of the first one runs while the others are asked for.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_others_are_not_waited_for_longer_than_the_first_can_wait() {
+    let stack = Stack::with(&["--decide-timeout-ms", "60000"]).await;
+    let brief = proto::v1::Admitted { lease_us: 100_000, ..admitted() };
+    stack.admission.will_in_turn(vec![Verdict::Admit(brief), Verdict::Hang]);
+    assert_eq!(post(stack.address, chat("\"n\":2")).await.status, 200);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn when_one_fails_all_have_failed() {
     let stack = Stack::start().await;
@@ -170,13 +209,11 @@ async fn a_client_that_leaves_cancels_all() {
     stack.admission.will(Verdict::Hang);
     let mut connection = Connection::open(stack.address).await;
     connection.send(chat("\"n\":2")).await;
-    for _ in 0..3 + 2 {
+    for _ in 0..3 + 1 {
         stack.admission.saw_decide().await;
     }
     drop(connection);
-    for _ in 0..2 {
-        assert!(matches!(stack.admission.saw().await, AdmissionSaw::Dropped));
-    }
+    assert!(matches!(stack.admission.saw().await, AdmissionSaw::Dropped));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -186,6 +223,7 @@ async fn the_response_promises_what_holds_for_all() {
     stack.admission.will_in_turn(vec![Verdict::Admit(longer), Verdict::Admit(admitted())]);
     let response = post(stack.address, chat("\"n\":2")).await;
     assert_eq!(response.header("x-slo-bound-ms"), Some("3000"));
+    assert_eq!(response.header("x-slo-confidence"), Some("0.8"));
     let downgraded = vec![Step::Accept(Tier::BestEffort), Step::Finish(FinishReason::Stop)];
     stack.engine.will_in_turn(vec![answer(&["x"]), downgraded]);
     let response = post(stack.address, chat("\"n\":2")).await;

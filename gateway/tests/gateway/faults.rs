@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use proto::v1::{RefusalReason, Refused, Tier};
+use tonic::Status;
 
 use crate::support::{
     Connection, FakeAdmission, Preparing, Stack, Step, Verdict, answer, chat, post, request,
@@ -58,6 +59,55 @@ async fn time_that_runs_out_before_the_first_byte_is_504() {
     assert_eq!(response.status, 504);
 }
 
+/// The thread that makes the tokens hangs, and everything else of the engine goes on talking.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_ends_when_its_engine_makes_no_progress() {
+    let stack = Stack::start().await;
+    stack.engine.will(vec![Step::Accept(Tier::Promised), Step::Token("x"), Step::Hang]);
+    let mut stream = Connection::open(stack.address).await;
+    stream.send(chat("\"stream\":true")).await;
+    assert_eq!(stream.head().await.0, 200);
+    let mut whole = Connection::open(stack.address).await;
+    whole.send(chat("")).await;
+    for _ in 0..2 {
+        stack.engine.saw_prepare().await;
+        stack.engine.saw_generate().await;
+    }
+    stack.engine.says(|info| info.stuck = true);
+    let mut text = String::new();
+    while let Some(chunk) = stream.chunk().await {
+        text += std::str::from_utf8(&chunk).expect("UTF-8");
+    }
+    assert!(text.contains(r#"{"content":"x"}"#), "{text}");
+    assert!(text.contains(r#""code":"engine_unavailable""#) && !text.contains("[DONE]"), "{text}");
+    let response = whole.read(false).await;
+    assert_eq!(response.status, 503);
+    assert_eq!(response.error().2.as_deref(), Some("engine_unavailable"));
+    assert!(response.header("retry-after").is_some());
+    stack.engine.saw_drop().await;
+    stack.engine.saw_drop().await;
+}
+
+/// Nobody is cut off because one look at the engine took too long, or one call failed.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_survives_a_slow_moment_of_its_engine() {
+    let stack = Stack::start().await;
+    let steps = vec![Step::Accept(Tier::Promised), Step::Token("x"), Step::Hang];
+    stack.engine.will_in_turn(vec![steps, vec![Step::Fail(Status::unavailable("no"))]]);
+    let mut stream = Connection::open(stack.address).await;
+    stream.send(chat("\"stream\":true")).await;
+    assert_eq!(stream.head().await.0, 200);
+    while !stream.chunk().await.is_some_and(|it| String::from_utf8_lossy(&it).contains("\"x\"")) {}
+    stack.engine.hangs_on_info(true);
+    stack.wait_until(|body| body.contains(r#""state":"down""#)).await;
+    stack.engine.hangs_on_info(false);
+    stack.wait_until(|body| body.contains(r#""status":"ready""#)).await;
+    assert_eq!(post(stack.address, chat("")).await.status, 503);
+    stack.engine.is_known().await;
+    let more = tokio::time::timeout(Duration::from_millis(300), stream.chunk()).await;
+    assert!(more.is_err(), "{more:?}");
+}
+
 /// Starts as many requests as the local cap lets run, and holds them.
 async fn fill(stack: &Stack, count: usize) -> Vec<Connection> {
     stack.engine.will(vec![Step::Accept(Tier::BestEffort), Step::Hang]);
@@ -90,6 +140,27 @@ async fn without_admission_a_few_run_as_best_effort() {
     stack.engine.saw_drop().await;
     // The places come back.
     drop(fill(&stack, 2).await);
+}
+
+/// The first choice would get a place and the second none, whenever it comes back.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_admission_more_choices_than_places_do_not_come_back() {
+    let stack = Stack::with(&["--fallback-requests-max", "2"]).await;
+    stack.admission.kill();
+    let response = post(stack.address, chat("\"n\":3")).await;
+    assert_eq!(response.status, 503);
+    assert_eq!(response.error().2.as_deref(), Some("admission_unavailable"));
+    assert_eq!(response.header("x-should-retry"), Some("false"));
+    stack.engine.saw_prepare().await;
+    assert_eq!(post(stack.address, chat("\"n\":2")).await.status, 200);
+    stack.engine.saw_prepare().await;
+    for _ in 0..2 {
+        stack.engine.saw_generate().await;
+    }
+    let held = fill(&stack, 1).await;
+    let response = post(stack.address, chat("\"n\":2")).await;
+    assert_eq!((response.status, response.header("x-should-retry")), (503, None));
+    drop(held);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,11 +10,15 @@ use crate::support::{
 
 /// A stack whose first engine is `stack.engine`, and the second.
 async fn two_engines() -> (Stack, FakeEngine) {
+    two_engines_with(&[]).await
+}
+
+async fn two_engines_with(flags: &[&str]) -> (Stack, FakeEngine) {
     let second = FakeEngine::start();
     second.will(answer(&["second"]));
     let at = second.address().to_string();
-    let stack =
-        Stack::with_upstreams(&["--engine", &at], FakeEngine::start(), FakeAdmission::start());
+    let flags = [&["--engine", &at], flags].concat();
+    let stack = Stack::with_upstreams(&flags, FakeEngine::start(), FakeAdmission::start());
     let up = |body: &str| body.contains(r#""admission":{"state":"ok"}"#);
     stack.wait_until(|body| body.contains(r#""status":"ready""#) && up(body)).await;
     tokio::join!(stack.engine.is_known(), second.is_known());
@@ -95,6 +99,51 @@ async fn a_stream_goes_on_in_another_engine_until_its_first_text() {
     stack.engine.will_in_turn(vec![spoken, vec![Step::Accept(Tier::Promised), Step::Token("x")]]);
     let text = post(stack.address, chat("\"n\":2,\"stream\":true")).await.text();
     assert!(text.contains(r#""code":"engine_lost""#) && !text.contains("second"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_goes_on_only_as_what_it_said_it_was() {
+    let (stack, second) = two_engines().await;
+    stack.admission.will(Verdict::Admit(proto::v1::Admitted {
+        bound_us: None,
+        confidence: None,
+        ..admitted()
+    }));
+    second.says(|info| info.model.as_mut().expect("a model").sha256 = "another".into());
+    second.is_known().await;
+    stack.engine.will(vec![Step::Accept(Tier::Promised)]);
+    let text = post(stack.address, chat("\"stream\":true")).await.text();
+    assert!(text.contains(r#""code":"engine_lost""#) && !text.contains("second"), "{text}");
+    // Where nothing was said yet, the answer names the one that gave it.
+    let json = post(stack.address, chat("")).await.json();
+    assert_eq!(json["system_fingerprint"], "fp_0.1.0_another");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_that_is_stuck_is_left_for_another_before_the_first_text() {
+    let (stack, _second) = two_engines().await;
+    stack.engine.will(vec![Step::Accept(Tier::Promised), Step::Hang]);
+    let mut connection = Connection::open(stack.address).await;
+    connection.send(chat("")).await;
+    stack.engine.saw_prepare().await;
+    stack.engine.saw_generate().await;
+    stack.engine.says(|info| info.stuck = true);
+    let response = connection.read(false).await;
+    assert_eq!((response.status, content(&response)), (200, "second".into()));
+    stack.engine.saw_drop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_try_has_the_places_of_the_first() {
+    let (stack, _second) = two_engines_with(&["--fallback-requests-max", "1"]).await;
+    stack.admission.kill();
+    stack.engine.will(vec![Step::Accept(Tier::BestEffort)]);
+    for members in ["", "\"stream\":true"] {
+        stack.engine.is_known().await;
+        let response = post(stack.address, chat(members)).await;
+        assert_eq!(response.status, 200, "{response:?}");
+        assert!(response.text().contains("second"), "{response:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
