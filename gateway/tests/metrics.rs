@@ -7,7 +7,7 @@ mod support;
 use std::time::Duration;
 
 use proto::v1::{FinishReason, Tier};
-use support::{Connection, LONG, Preparing, Stack, Step, Verdict, chat, get, post};
+use support::{Connection, EngineSaw, LONG, Preparing, Stack, Step, Verdict, chat, get, post};
 
 /// The value of a series; zero when there is none.
 async fn value(stack: &Stack, series: &str) -> f64 {
@@ -83,7 +83,13 @@ async fn departures(stack: &Stack) {
 
     let before = value(stack, ENTERING).await;
     stack.engine.prepares(Preparing::Hang);
-    leave(stack, "", Duration::from_millis(50)).await;
+    while !stack.engine.saw_nothing() {
+        stack.engine.saw().await;
+    }
+    let mut connection = Connection::open(stack.address).await;
+    connection.send(chat("")).await;
+    while !matches!(stack.engine.saw().await, EngineSaw::Prepare(_)) {}
+    drop(connection);
     wait_for(stack, ENTERING, before + 1.0).await;
     stack.engine.prepares(Preparing::Tokens(10));
 }
