@@ -15,22 +15,26 @@ flags() {
     esac
 }
 
+# All of the workspace has a say in the features of dependencies, as where the tests are run.
 build() {
-    RUSTFLAGS=$(flags) cargo build --release --locked --workspace --bins ${FEATURES:+--features "$FEATURES"}
+    RUSTFLAGS=$(flags) cargo build --release --locked --workspace ${FEATURES:+--features "$FEATURES"} \
+        --bin gateway --bin admission-svc --bin engine-worker
 }
 
 # empty_crate CRATE INTO: makes INTO/src/lib.rs, main.rs, the build script if CRATE has one, and the benches
 # that its Cargo.toml names, all of them empty.
 empty_crate() {
     mkdir -p "$2/src" "$2/benches"
-    : >"$2/src/lib.rs"
-    echo 'fn main() {}' >"$2/src/main.rs"
+    echo '//! Empty.' >"$2/src/lib.rs"
+    empty_program >"$2/src/main.rs"
     # What it needs is compiled only if there is one.
-    [ ! -e "$1/build.rs" ] || echo 'fn main() {}' >"$2/build.rs"
+    [ ! -e "$1/build.rs" ] || empty_program >"$2/build.rs"
     sed -n '/^\[\[bench\]\]/,/^$/s/^name = "\(.*\)"/\1/p' "$1/Cargo.toml" | while read -r bench; do
-        echo 'fn main() {}' >"$2/benches/$bench.rs"
+        empty_program >"$2/benches/$bench.rs"
     done
 }
+
+empty_program() { printf '//! Empty.\nfn main() {}\n'; }
 
 # Every source below this folder, but for what has been built.
 sources() { find . -path ./target -prune -o -name '*.rs' "$@"; }

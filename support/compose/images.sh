@@ -60,7 +60,7 @@ build_images() {
 build_image() {
     local target=$1 tag=$2 context=$3
     shift 3
-    DOCKER_BUILDKIT=$(has_buildkit && echo 1 || echo 0) docker build -q -f deploy/Dockerfile --target "$target" \
+    DOCKER_BUILDKIT=$(has_buildkit && echo 1 || echo 0) docker build -q --force-rm -f deploy/Dockerfile --target "$target" \
         --build-arg "BASE_IMAGE=$BASE_IMAGE" --build-arg "BUILD_IMAGE=$BASE_IMAGE" -t "$tag" "$@" "$context" \
         >"$WORK/build.log" 2>&1 || { tail -30 "$WORK/build.log"; fail "the image of $target does not build"; }
 }
