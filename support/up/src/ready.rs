@@ -50,7 +50,11 @@ fn missing(addresses: &[(&'static str, SocketAddr); 3]) -> Option<String> {
     }
     let [.., (_, gateway)] = addresses;
     match get(*gateway, "/ready") {
-        Ok((200, _)) => None,
+        // Without admission a gateway serves too, by itself: not what was started here.
+        Ok((200, body)) => match admission(&body) {
+            Some(state) if state != "ok" => Some(format!("admission (/ready says {state})")),
+            Some(_) | None => None,
+        },
         Ok((status, _)) => Some(format!("the model to load (/ready says {status})")),
         Err(error) => Some(format!("the gateway to answer ({error})")),
     }
@@ -76,10 +80,17 @@ fn parse(answer: &str) -> Option<(u16, String)> {
 }
 
 fn first_model(body: &str) -> Option<String> {
+    json(body)?["data"][0]["id"].as_str().map(str::to_owned)
+}
+
+/// How the gateway sees admission.
+fn admission(body: &str) -> Option<String> {
+    json(body)?["admission"]["state"].as_str().map(str::to_owned)
+}
+
+fn json(body: &str) -> Option<serde_json::Value> {
     // From brace to brace: the body may be one chunk, with its length before it.
-    let json = body.get(body.find('{')?..=body.rfind('}')?)?;
-    let models: serde_json::Value = serde_json::from_str(json).ok()?;
-    models["data"][0]["id"].as_str().map(str::to_owned)
+    serde_json::from_str(body.get(body.find('{')?..=body.rfind('}')?)?).ok()
 }
 
 #[cfg(test)]
@@ -94,6 +105,13 @@ mod tests {
         for text in ["", "HTTP/1.1 200 OK\r\n", "SSH-2.0\r\n\r\n", "HTTP/1.1 x\r\n\r\n"] {
             assert_eq!(parse(text), None, "{text:?}");
         }
+    }
+
+    #[test]
+    fn admission_is_asked_after_too() {
+        let ready = r#"{"status":"ready","admission":{"state":"degraded"}}"#;
+        assert_eq!(admission(ready).as_deref(), Some("degraded"));
+        assert_eq!(admission("{}"), None);
     }
 
     #[test]
