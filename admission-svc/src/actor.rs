@@ -213,7 +213,13 @@ impl Handler<Drain> for Admission {
 impl Handler<Stop> for Admission {
     type Result = ();
 
+    /// What is still open ends here, and its rows go to the store before the queue is let go.
     fn handle(&mut self, _: Stop, ctx: &mut Self::Context) {
+        let now = self.clock.now();
+        self.controller.drain(now);
+        self.controller.tick(now, &mut self.rng);
+        self.controller.stop(now);
+        self.settle(ctx);
         ctx.stop();
     }
 }

@@ -82,11 +82,36 @@ impl App {
         Ok(Self { listener, service, watchers, actor, actor_ended, trace_thread })
     }
 
-    /// Serves until `stop` completes; then refuses newcomers, answers those who wait, and ends.
+    /// Serves until `stop` completes; then refuses newcomers, answers those who wait, and ends. However it
+    /// ends, open decisions are closed and the last rows reach the store.
     ///
     /// # Errors
     /// The listener fails, or the actor ends by itself.
     pub async fn run(self, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
+        let Self { listener, service, watchers, actor, actor_ended, trace_thread } = self;
+        let serving = Serving { listener, service, watchers, actor: actor.clone(), actor_ended };
+        let served = serving.run(stop).await;
+        // One that has ended by itself has let the store's queue go, too.
+        let stopped = actor.send(Stop).await.context("cannot stop the actor");
+        if timeout(FLUSH_WITHIN, finished(&trace_thread)).await.is_err() {
+            tracing::error!("the last traces could not be flushed in {} s", FLUSH_WITHIN.as_secs());
+        }
+        served.and(stopped)
+    }
+}
+
+/// What answers callers.
+struct Serving {
+    listener: TcpListener,
+    service: Service,
+    watchers: Vec<Watcher>,
+    actor: Addr<Admission>,
+    actor_ended: oneshot::Receiver<()>,
+}
+
+impl Serving {
+    /// Until `stop` completes and everybody has been answered, or until something breaks.
+    async fn run(self, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
         let (router, reporter) = grpc::server()?;
         let router = router.add_service(AdmissionServer::new(self.service));
         reporter.set_serving::<AdmissionServer<Service>>().await;
@@ -108,10 +133,6 @@ impl App {
         // Callers that do not take their answers do not keep the service.
         let served = timeout(CLOSE_WITHIN, serving).await.unwrap_or(Ok(()));
         watching.shutdown().await;
-        self.actor.send(Stop).await.context("cannot stop the actor")?;
-        if timeout(FLUSH_WITHIN, finished(&self.trace_thread)).await.is_err() {
-            tracing::error!("the last traces could not be flushed in {} s", FLUSH_WITHIN.as_secs());
-        }
         served
     }
 }
@@ -133,4 +154,32 @@ fn start_actor(
     let controller = Controller::new(settings.controller());
     let (actor, ended) = Admission::new(controller, clock, rng, traces, &settings.engines());
     (actor.start(), ended)
+}
+
+#[cfg(test)]
+mod tests {
+    use service::settings::{Request, read};
+
+    use super::*;
+    use crate::{Caps, Disk};
+
+    #[actix::test]
+    async fn an_app_that_breaks_waits_for_its_traces_too() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let folder = dir.path().to_str().expect("text");
+        let args = ["admission-svc", "--engine", "", "--trace-dir", folder];
+        let settings = match read::<Settings>(args.map(Into::into), &Default::default()) {
+            Ok(Request::Run(settings)) => settings,
+            Ok(Request::Print(_) | Request::Healthcheck(_)) | Err(_) => {
+                panic!("these are settings")
+            }
+        };
+        let listener = service::net::bind(([127, 0, 0, 1], 0).into()).expect("a free port");
+        let app = App::build(settings, listener).expect("built");
+        app.actor.do_send(Stop);
+        let ended = app.run(std::future::pending()).await.expect_err("nobody asked it to end");
+        assert_eq!(ended.to_string(), "the admission actor has ended");
+        let caps = Caps { bytes: 64 << 20, rows: 1_000 };
+        assert!(Disk::open(dir.path(), caps).is_ok(), "the folder is free again");
+    }
 }

@@ -174,6 +174,7 @@ impl Settings {
             run_id,
             round: self.trace_round.clone(),
             policy: self.controller().policy.name(),
+            parameters: self.parameters().map(|(name, value)| format!("{name}={value}")).join(" "),
         };
         Keeper {
             dir: (!self.trace_dir.is_empty()).then(|| self.trace_dir.clone().into()),

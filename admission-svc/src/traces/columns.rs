@@ -1,6 +1,9 @@
 //! A row as named columns: the one place that says what an export holds.
 
-use proto::v1::{Budget, RefusalReason, SeenEngine, StepCost, Tier, TraceRow, trace_row::Outcome};
+use proto::v1::{
+    Budget, RefusalReason, SeenEngine, StepCost, Tier, TraceRow,
+    trace_row::{Censoring, Outcome},
+};
 
 /// A value of a column. A column has the same kind in every row.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,6 +39,7 @@ pub(crate) const COLUMNS: &[Column] = columns! {
     request_id, "the request", |row| text(&row.request_id);
     attempt, "which try of it, 0 the first", |row| count(row.attempt);
     policy, "the policy that decided", |row| text(&row.policy);
+    policy_parameters, "what it was set to", |row| text(&row.policy_parameters);
     version, "version of the software", |row| text(&row.version);
     engine_instance, "the engine that was decided about", |row| text(&row.engine_instance);
     offered_unix_us, "when it was offered, since 1970", |row| Count(Some(row.offered_unix_us));
@@ -70,6 +74,8 @@ pub(crate) const COLUMNS: &[Column] = columns! {
     kv_free, "held by nobody", |row| Count(seen(row, |it| it.kv.unwrap_or_default().free.into()));
     kv_room, "what a newcomer could have had", |row| Count(seen(row, |it| it.kv_room));
     rate_tokens, "tokens a second, smoothed", |row| real(seen(row, |it| it.rate_tokens));
+    rate_measured, "whether that was measured rather than assumed",
+        |row| Flag(row.engine.as_ref().is_some_and(|it| it.rate_measured));
     cost_base_us, "step cost: of any step", |row| real(cost(row, |it| it.base_us));
     cost_per_decode_us, "of each decoding sequence", |row| real(cost(row, |it| it.per_decode_us));
     cost_per_prefill_token_us, "of each prompt token",
@@ -97,8 +103,12 @@ pub(crate) const COLUMNS: &[Column] = columns! {
     ran_as, "what it really ran as", |row| Text(tier_name(row.ran_as()));
     completion_tokens, "tokens answered", |row| count(row.completion_tokens);
     outcome, "refused, completed, cancelled, failed, censored", |row| Text(outcome(row.outcome()));
-    censored, "let in, and its end is not known",
-        |row| Flag(row.outcome() == Outcome::Censored);
+    observed_us, "how long it was observed, whatever came of it",
+        |row| Count(Some(row.observed_us));
+    censored, "let in and not completed: observed_us and completion_tokens are lower bounds",
+        |row| Flag(row.tier() != Tier::Unspecified && row.outcome() != Outcome::Completed);
+    censoring, "why its end is not known: unsubmitted, engine_lost, unreported, replaced, untold, stopped",
+        |row| Text(censoring(row.censoring()));
 };
 
 fn count(value: u32) -> Value<'static> {
@@ -161,6 +171,18 @@ fn refusal(reason: RefusalReason) -> Option<&'static str> {
         RefusalReason::Slo => Some("slo"),
         RefusalReason::Draining => Some("draining"),
         RefusalReason::Never => Some("never"),
+    }
+}
+
+fn censoring(why: Censoring) -> Option<&'static str> {
+    match why {
+        Censoring::Unspecified => None,
+        Censoring::Unsubmitted => Some("unsubmitted"),
+        Censoring::EngineLost => Some("engine_lost"),
+        Censoring::Unreported => Some("unreported"),
+        Censoring::Replaced => Some("replaced"),
+        Censoring::Untold => Some("untold"),
+        Censoring::Stopped => Some("stopped"),
     }
 }
 

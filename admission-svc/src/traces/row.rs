@@ -1,6 +1,6 @@
 //! A closed decision as a row.
 
-use admit::{Outcome, Reason, SeenEngine, Tier, Trace, TracedVerdict};
+use admit::{Outcome, Reason, SeenEngine, Tier, Trace, TracedVerdict, Why};
 use proto::v1;
 use sha2::{Digest as _, Sha256};
 
@@ -15,18 +15,24 @@ pub(crate) struct Origin {
     pub(crate) round: String,
     /// Name of the policy.
     pub(crate) policy: &'static str,
+    /// What it was set to, `name=value` each, by the names of the configuration.
+    pub(crate) parameters: String,
 }
 
 /// A row without its number.
 pub(super) fn row(trace: &Trace, origin: &Origin) -> v1::TraceRow {
     let outcome = match trace.outcome {
         Outcome::Refused => v1::trace_row::Outcome::Refused,
-        Outcome::Censored => v1::trace_row::Outcome::Censored,
+        Outcome::Censored(_) => v1::trace_row::Outcome::Censored,
         Outcome::Ended(seen) => ended(seen.how),
     };
     let seen = match trace.outcome {
         Outcome::Ended(seen) => Some(seen),
-        Outcome::Refused | Outcome::Censored => None,
+        Outcome::Refused | Outcome::Censored(_) => None,
+    };
+    let cut = match trace.outcome {
+        Outcome::Censored(cut) => Some(cut),
+        Outcome::Refused | Outcome::Ended(_) => None,
     };
     let (saw, way) = (&trace.saw, trace.way);
     let verdict = Verdict::of(trace.verdict);
@@ -50,7 +56,10 @@ pub(super) fn row(trace: &Trace, origin: &Origin) -> v1::TraceRow {
         propensity: verdict.propensity,
         ttft_us: seen.and_then(|it| it.ttft).map(|it| it.0),
         e2e_us: seen.map(|it| it.e2e.0),
-        completion_tokens: seen.map_or(0, |it| it.completion.0),
+        completion_tokens: seen
+            .map(|it| it.completion)
+            .or(cut.map(|it| it.generated))
+            .map_or(0, |it| it.0),
         outcome: outcome.into(),
         run_id: origin.run_id.clone(),
         round: origin.round.clone(),
@@ -71,6 +80,9 @@ pub(super) fn row(trace: &Trace, origin: &Origin) -> v1::TraceRow {
         first_token_us: way.first_token.map(|it| it.0),
         cached_found_tokens: way.cached.map(|it| it.0),
         ran_as: tier_or_none(way.ran_as),
+        policy_parameters: origin.parameters.clone(),
+        observed_us: seen.map(|it| it.e2e).or(cut.map(|it| it.after)).unwrap_or(trace.held).0,
+        censoring: cut.map_or(v1::trace_row::Censoring::Unspecified, |it| censoring(it.why)).into(),
     }
 }
 
@@ -98,6 +110,17 @@ impl Verdict {
                 ..none
             },
         }
+    }
+}
+
+fn censoring(why: Why) -> v1::trace_row::Censoring {
+    match why {
+        Why::Unsubmitted => v1::trace_row::Censoring::Unsubmitted,
+        Why::EngineLost => v1::trace_row::Censoring::EngineLost,
+        Why::Unreported => v1::trace_row::Censoring::Unreported,
+        Why::Replaced => v1::trace_row::Censoring::Replaced,
+        Why::Untold => v1::trace_row::Censoring::Untold,
+        Why::Stopped => v1::trace_row::Censoring::Stopped,
     }
 }
 
@@ -129,6 +152,7 @@ fn seen_engine(seen: &SeenEngine) -> v1::SeenEngine {
         }),
         kv_room: seen.room,
         rate_tokens: seen.rate,
+        rate_measured: seen.rate_measured,
         cost: Some(v1::StepCost {
             base_us: seen.cost.base,
             per_decode_us: seen.cost.per_decode,

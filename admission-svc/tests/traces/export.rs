@@ -87,6 +87,7 @@ fn what_a_row_tells(rows: &[Map<String, Value>]) {
     assert_eq!(count, 300);
     assert_eq!((&row["verdict"], &row["tier"]), (&"admitted".into(), &"best_effort".into()));
     assert_eq!((&row["e2e_us"], &row["ttft_us"]), (&1_234.into(), &200.into()));
+    assert_eq!((&row["observed_us"], &row["censored"]), (&1_234.into(), &false.into()));
     assert_eq!((&row["kv_room"], &row["round"]), (&256.into(), &"r1".into()));
     assert_eq!((&row["step"], &row["cost_base_us"]), (&u64::MAX.into(), &4_000.5.into()));
     assert_eq!((&row["cost_gain"], &row["bound_us"]), (&Value::Null, &Value::Null));
@@ -103,6 +104,26 @@ fn inspected(folder: &str) {
         ["rows      600", "  completed 300", "  refused   300", "numbers   1 to 600", "lost      0"]
     {
         assert!(text.contains(line), "{line:?} is not in\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_open_at_a_stop_has_a_row() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let traces = dir.path().join("traces");
+    let mut service = Service::start(&traces, &["--trace-flush-ms", "60000"]).await;
+    for number in 0..3 {
+        service.let_in(2 * number).await;
+    }
+    service.stop().await;
+    let out = dir.path().join("stopped.jsonl");
+    exported(&["--store", traces.to_str().expect("text")], "jsonl", &out);
+    let rows = lines(&out);
+    assert_eq!(rows.len(), 3, "{rows:?}");
+    for row in rows {
+        assert_eq!((&row["outcome"], &row["censoring"]), (&"censored".into(), &"stopped".into()));
+        assert_eq!((&row["censored"], &row["e2e_us"]), (&true.into(), &Value::Null));
+        assert!(row["observed_us"].as_u64() > Some(0), "{row:?}");
     }
 }
 

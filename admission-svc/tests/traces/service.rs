@@ -109,12 +109,22 @@ impl Service {
         series.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
     }
 
+    /// A request that is let in and whose outcome nobody tells.
+    pub(crate) async fn let_in(&mut self, number: u128) {
+        let answer = self.client.decide(ask(number)).await.expect("an answer").into_inner();
+        assert!(matches!(answer.verdict, Some(Verdict::Admitted(_))), "{answer:?}");
+    }
+
     async fn scrape(&self) -> std::io::Result<String> {
         let mut stream = TcpStream::connect(&self.metrics).await?;
         stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").await?;
         let mut text = String::new();
         stream.read_to_string(&mut text).await?;
         Ok(text)
+    }
+
+    pub(crate) async fn is_on_disk(&self) -> bool {
+        self.metric("cadence_admission_trace_on_disk").await == 1
     }
 
     /// Waits until everything that was stored is flushed, and says up to which number.

@@ -67,6 +67,7 @@ impl Engine {
             totals,
             room: self.room,
             rate: self.rate_tokens_per_s(),
+            rate_measured: self.rate.tokens_per_s().is_some(),
             fresh: self.connected && now.since(snapshot.taken_at) <= allowed,
         })
     }
@@ -167,6 +168,7 @@ pub(crate) fn passed_view<'a>(
         totals: passed_leaving(snapshot, ours).into_iter().sum(),
         room: snapshot.kv.room(),
         rate: modelled_rate(snapshot).unwrap_or(RATE_DEFAULT),
+        rate_measured: false,
         fresh: now.since(snapshot.taken_at) <= FRESH,
     }
 }

@@ -3,7 +3,8 @@
 use units::{BlockCount, Micros, TokenCount};
 
 use crate::{
-    Ended, How, Observation, Offer, Sequence, Submitted, Way, ledger::Totals, trace::Decided,
+    Cut, Ended, How, Observation, Offer, Outcome, Sequence, Submitted, Way, Why, ledger::Totals,
+    trace::Decided,
 };
 
 /// How big a request is at most.
@@ -181,6 +182,14 @@ impl Entry {
             e2e: before + ended.e2e,
             completion: ended.completion,
         }
+    }
+
+    /// Nothing more will be heard of it.
+    pub(crate) fn cut(&self, why: Why, now: Micros) -> Outcome {
+        let offered_at = self.decided.as_ref().map_or(now, |decided| decided.offered_at);
+        let first = self.decided.as_ref().is_some_and(|decided| decided.way.first_token.is_some());
+        let generated = self.generated.max(TokenCount(u32::from(first)));
+        Outcome::Censored(Cut { why, after: now.since(offered_at), generated })
     }
 
     /// An end that nobody reported: the caller left, or tried again.

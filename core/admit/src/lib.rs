@@ -43,6 +43,6 @@ pub use rate::RATE_DEFAULT;
 pub use record::{Ended, Event, How, Record, Step, Submitted};
 pub use settings::{BUDGET_MAX, PATIENCE_MAX, Settings};
 pub use snapshot::{EngineLimits, KvUsage, Phase, Sequence, Snapshot, StepCost, Tier};
-pub use trace::{Observation, Outcome, Saw, SeenEngine, Trace, TracedVerdict, Way};
+pub use trace::{Cut, Observation, Outcome, Saw, SeenEngine, Trace, TracedVerdict, Way, Why};
 pub use verdict::{Admitted, Cause, Reason, Refused, Verdict};
 pub use view::{Counters, EngineStatus, View};

@@ -53,6 +53,8 @@ pub struct EngineView<'a> {
     pub room: u64,
     /// Tokens a second.
     pub rate: f64,
+    /// Whether that was measured; else it is the cost model's, or a default.
+    pub rate_measured: bool,
     /// Whether the state is recent enough to promise anything.
     pub fresh: bool,
 }
@@ -167,7 +169,13 @@ mod tests {
             priority: 0,
             tenant: "".into(),
         };
-        let _: fn(EngineView<'_>) =
-            |EngineView { snapshot: _, totals: _, room: _, rate: _, fresh: _ }| {};
+        let _: fn(EngineView<'_>) = |EngineView {
+                                         snapshot: _,
+                                         totals: _,
+                                         room: _,
+                                         rate: _,
+                                         rate_measured: _,
+                                         fresh: _,
+                                     }| {};
     }
 }

@@ -6,7 +6,7 @@ use units::{Micros, RequestId};
 
 use super::{Controller, Where};
 use crate::{
-    EngineId, Event, Outcome, Record, Snapshot, Submitted,
+    EngineId, Event, Outcome, Record, Snapshot, Submitted, Why,
     engine::Engine,
     entry::{Entry, Size, Stage},
     ledger::Place,
@@ -27,7 +27,7 @@ impl Controller {
     ) {
         let known = self.engines.get(&engine);
         if known.is_some_and(|known| known.instance != *instance) {
-            self.forget(engine);
+            self.forget(now, engine);
         }
         let state = self.engines.entry(engine).or_insert_with(|| Engine::new(Arc::clone(instance)));
         state.epoch = epoch;
@@ -43,7 +43,7 @@ impl Controller {
             state.ledger.update(sequence.id, |entry| entry.found(sequence, snapshot.record));
         }
         let lost = state.restart(snapshot);
-        self.close_lost(&Place::Engine(engine), lost);
+        self.close_lost(now, &Place::Engine(engine), lost, Why::Untold);
         self.wake(now);
     }
 
@@ -58,7 +58,7 @@ impl Controller {
     /// An engine is gone, or has stopped trusting this promiser: everything of it is forgotten, its
     /// leases too.
     pub fn detached(&mut self, now: Micros, engine: EngineId) {
-        self.forget(engine);
+        self.forget(now, engine);
         self.wake(now);
     }
 
@@ -66,7 +66,7 @@ impl Controller {
     pub fn snapshot(&mut self, now: Micros, engine: EngineId, snapshot: Snapshot) {
         let Some(state) = self.engines.get_mut(&engine) else { return };
         let lost = state.reconcile(snapshot);
-        self.close_lost(&Place::Engine(engine), lost);
+        self.close_lost(now, &Place::Engine(engine), lost, Why::Untold);
         self.wake(now);
     }
 
@@ -125,15 +125,16 @@ impl Controller {
         }
     }
 
-    fn forget(&mut self, engine: EngineId) {
+    fn forget(&mut self, now: Micros, engine: EngineId) {
         let Some(mut state) = self.engines.remove(&engine) else { return };
         let all = state.ledger.extract(|_, _| true);
-        self.close_lost(&Place::Engine(engine), all);
+        self.close_lost(now, &Place::Engine(engine), all, Why::EngineLost);
     }
 
-    fn close_lost(&mut self, place: &Place, lost: Vec<(RequestId, Entry)>) {
+    fn close_lost(&mut self, now: Micros, place: &Place, lost: Vec<(RequestId, Entry)>, why: Why) {
         for (id, entry) in lost {
-            self.leave(place, id, entry, Outcome::Censored);
+            let outcome = entry.cut(why, now);
+            self.leave(place, id, entry, outcome);
         }
     }
 

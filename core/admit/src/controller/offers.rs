@@ -67,7 +67,7 @@ impl Controller {
         while let Some(timer) = self.timers.due(now) {
             match timer {
                 Timer::Held(id) => self.patience_ended(now, id, rng),
-                Timer::Entry(place, id) => self.entry_ended(&place, id),
+                Timer::Entry(place, id) => self.entry_ended(now, &place, id),
             }
         }
         self.wake(now);

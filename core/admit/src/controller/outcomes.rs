@@ -1,10 +1,12 @@
 //! Closes decisions.
 
+use std::sync::Arc;
+
 use units::{Micros, RequestId};
 
 use super::{Controller, Current, Effect, Where};
 use crate::{
-    Attempt, How, Observation, Outcome,
+    Attempt, How, Observation, Outcome, Why,
     entry::{Entry, Stage},
     ledger::Place,
     trace::Decided,
@@ -26,20 +28,42 @@ impl Controller {
         true
     }
 
+    /// The service ends: every decision that is still open is closed with what is known of it. Who is held
+    /// has to be answered before, by [`Controller::drain`] and [`Controller::tick`].
+    pub fn stop(&mut self, now: Micros) {
+        self.draining = true;
+        let places: Vec<_> = (self.engines.keys().map(|id| Place::Engine(*id)))
+            .chain(self.standalone.keys().map(|instance| Place::Standalone(Arc::clone(instance))))
+            .collect();
+        for place in places {
+            let Some(ledger) = self.ledger(&place) else { continue };
+            // What others let in is none of ours, and stays with its engine.
+            let ours = ledger.iter().filter(|(_, entry)| entry.decided.is_some());
+            let ours: Vec<_> = ours.map(|(id, _)| id).collect();
+            for id in ours {
+                self.take_out(&place, id, |entry| entry.cut(Why::Stopped, now));
+            }
+        }
+    }
+
     /// The end of a request that was let in and that nobody will submit or report.
     pub(super) fn break_off(&mut self, now: Micros, place: &Place, id: RequestId, how: How) {
         self.take_out(place, id, |entry| Outcome::Ended(entry.broken_off(how, now)));
     }
 
     /// A lease or the wait for an observation has run out.
-    pub(super) fn entry_ended(&mut self, place: &Place, id: RequestId) {
+    pub(super) fn entry_ended(&mut self, now: Micros, place: &Place, id: RequestId) {
         let Some(entry) = self.ledger(place).and_then(|ledger| ledger.get(id)) else { return };
+        let why = match entry.stage {
+            Stage::Leased { .. } | Stage::Running { .. } => Why::Unsubmitted,
+            Stage::Awaited { .. } => Why::Unreported,
+        };
         if let (Stage::Leased { .. }, Some(decided)) = (entry.stage, &entry.decided) {
             let attempt = Attempt { id, number: decided.attempt };
             self.counters.leases_expired += 1;
             self.effects.push(Effect::LeaseExpired(attempt));
         }
-        self.take_out(place, id, |_| Outcome::Censored);
+        self.take_out(place, id, |entry| entry.cut(why, now));
     }
 
     fn take_out(&mut self, place: &Place, id: RequestId, outcome: impl FnOnce(&Entry) -> Outcome) {
@@ -59,7 +83,7 @@ impl Controller {
     pub(super) fn close(&mut self, id: RequestId, entry: Entry, outcome: Outcome) {
         let Some(decided) = entry.decided else { return };
         match outcome {
-            Outcome::Censored => self.counters.censored += 1,
+            Outcome::Censored(_) => self.counters.censored += 1,
             Outcome::Ended(_) => self.counters.finished += 1,
             Outcome::Refused => {}
         }

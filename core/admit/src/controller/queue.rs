@@ -9,8 +9,8 @@ use super::{
     standing::{Standing, choice, context},
 };
 use crate::{
-    Admitted, Attempt, Decision, EngineId, Outcome, Problem, Saw, SeenEngine, Source, Totals,
-    TracedVerdict, Verdict, Way,
+    Admitted, Attempt, Decision, EngineId, Problem, Saw, SeenEngine, Source, Totals, TracedVerdict,
+    Verdict, Way, Why,
     entry::{Entry, Size, Stage},
     held::{Held, Rank},
     ledger::Place,
@@ -134,7 +134,7 @@ impl Controller {
         let (stage, epoch) = self.stage(now, &place, &held);
         let mut entry = Entry::new(Size::of(&held.offer, candidate), stage);
         entry.decided = Some(Box::new(decided));
-        self.enter(&place, id, number, entry);
+        self.enter(now, &place, id, number, entry);
         self.counters.admitted += 1;
         let admitted = Admitted {
             tier,
@@ -162,7 +162,7 @@ impl Controller {
         }
     }
 
-    fn enter(&mut self, place: &Place, id: RequestId, attempt: u32, entry: Entry) {
+    fn enter(&mut self, now: Micros, place: &Place, id: RequestId, attempt: u32, entry: Entry) {
         if let Some(until) = entry.until() {
             self.timers.arm(until, Timer::Entry(place.clone(), id));
         }
@@ -175,7 +175,8 @@ impl Controller {
         let replaced = ledger.insert(id, entry);
         self.current.insert(id, Current { attempt, at: Where::In(place.clone()) });
         if let Some(replaced) = replaced {
-            self.close(id, replaced, Outcome::Censored);
+            let outcome = replaced.cut(Why::Replaced, now);
+            self.close(id, replaced, outcome);
         }
     }
 

@@ -45,7 +45,7 @@ fn a_lease_that_is_never_used_expires_and_is_counted() {
         5000 ms  b admitted, best effort, candidate 0, epoch 1
     "#]]);
     world.closed(&expect![[r#"
-        a#0 admitted (p 1) after 0 us, saw 0: censored
+        a#0 admitted (p 1) after 0 us, saw 0: Unsubmitted at 5000 ms, 0 tokens
     "#]]);
     assert_eq!(world.controller.view(world.now).counters.leases_expired, 1);
 }
@@ -103,8 +103,8 @@ fn a_detached_engine_is_forgotten_with_its_leases() {
         0 ms  c refused, later: none of the named engines is connected
     "#]]);
     world.closed(&expect![[r#"
-        a#0 admitted (p 1) after 0 us, saw 0: censored
-        b#0 admitted (p 1) after 0 us, saw 1: censored
+        a#0 admitted (p 1) after 0 us, saw 0: EngineLost at 0 us, 0 tokens
+        b#0 admitted (p 1) after 0 us, saw 1: EngineLost at 0 us, 0 tokens
         c#0 refused for no_engine after 0 us, saw 0: refused
     "#]]);
     assert_eq!(world.controller.next_deadline(), None, "no timer outlives its lease");
@@ -141,7 +141,7 @@ fn after_a_gap_in_the_records_the_snapshot_is_the_truth() {
     assert_eq!((totals.requests, totals.leases), (3, 1));
     world.finish('b');
     world.closed(&expect![[r#"
-        a#0 admitted (p 1) after 0 us, saw 0: censored
+        a#0 admitted (p 1) after 0 us, saw 0: Untold at 0 us, 0 tokens
         b#0 admitted (p 1) after 0 us, saw 1: Completed, ttft 100 ms, e2e 900 ms, 7 tokens
     "#]]);
 }

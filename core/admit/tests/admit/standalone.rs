@@ -82,7 +82,7 @@ fn who_never_reports_is_censored_after_twice_the_budget() {
     world.pass(1);
     assert_eq!(world.controller.view(world.now).standalone, 0);
     world.closed(&expect![[r#"
-        a#0 admitted (p 1) after 0 us, saw 0: censored
+        a#0 admitted (p 1) after 0 us, saw 0: Unreported at 120 s, 0 tokens
     "#]]);
 }
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use admit::{
-    Ended, Event, How, Limits, Offer, Phase, Sequence, Snapshot, Submitted, Tier, Trace, Way,
+    Cut, Ended, Event, How, Limits, Offer, Outcome, Phase, Sequence, Snapshot, Submitted, Tier,
+    Trace, Way, Why,
 };
 use units::{BlockCount, Micros, Span, TokenCount};
 
@@ -77,10 +78,16 @@ fn a_censored_trace_tells_how_far_it_had_come() {
     let mut world = World::of_requests(1);
     world.ask('a', 100, 50);
     world.submit('a', 100, 50);
+    let running = Sequence { generated: TokenCount(7), ..sequence('a', 100, 50) };
+    let state = Snapshot { sequences: vec![running], ..snapshot("e1", world.now, 1) };
+    world.controller.snapshot(world.now, ENGINE, state);
+    world.pass(30);
     world.controller.detached(world.now, ENGINE);
     world.settle();
-    let way = only(&mut world).way;
+    let Trace { way, outcome, .. } = only(&mut world);
     assert_eq!((way.submitted, way.started), (Some(Span::ZERO), None));
+    let cut = Cut { why: Why::EngineLost, after: Span::from_millis(30), generated: TokenCount(7) };
+    assert_eq!(outcome, Outcome::Censored(cut));
 }
 
 #[test]
@@ -92,4 +99,25 @@ fn who_left_before_the_verdict_leaves_no_engine_behind() {
     let trace = only(&mut world);
     assert_eq!((trace.verdict, trace.saw.engine, trace.way), (None, None, Way::default()));
     assert_eq!(trace.saw.patience, Span::from_millis(500));
+}
+
+#[test]
+fn a_stop_closes_every_open_decision_and_no_other() {
+    let mut world = World::of_requests(9);
+    world.ask('a', 100, 50);
+    world.ask('b', 100, 50);
+    world.submit('b', 100, 50);
+    world.submit('x', 100, 50); // Somebody else let it in.
+    world.pass(40);
+    world.controller.stop(world.now);
+    world.settle();
+    let cut = |trace: &Trace| match trace.outcome {
+        Outcome::Censored(cut) => (cut.why, cut.after),
+        Outcome::Refused | Outcome::Ended(_) => panic!("{trace:?}"),
+    };
+    let told: Vec<_> = world.traces.iter().map(cut).collect();
+    assert_eq!(told, [(Why::Stopped, Span::from_millis(40)); 2]);
+    assert_eq!(world.in_system(), 1, "what is not ours stays");
+    world.controller.stop(world.now);
+    assert_eq!(world.controller.drain_effects(), []);
 }

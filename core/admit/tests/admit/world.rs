@@ -263,7 +263,9 @@ fn row(trace: &Trace) -> String {
     };
     let outcome = match trace.outcome {
         Outcome::Refused => "refused".into(),
-        Outcome::Censored => "censored".into(),
+        Outcome::Censored(cut) => {
+            format!("{:?} at {}, {} tokens", cut.why, cut.after, cut.generated.0)
+        }
         Outcome::Ended(seen) => {
             let ttft = seen.ttft.map_or("-".into(), |ttft| ttft.to_string());
             format!("{:?}, ttft {ttft}, e2e {}, {} tokens", seen.how, seen.e2e, seen.completion.0)
