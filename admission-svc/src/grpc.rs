@@ -16,7 +16,7 @@ use crate::{
     message::{Decide, Observe, ReadState, ReadTraces},
     metrics, reply,
     settings::Settings,
-    traces::Page,
+    traces::Reading,
 };
 
 /// Trace rows that are fetched at once.
@@ -92,18 +92,22 @@ impl admission_server::Admission for Service {
         &self,
         request: Request<v1::ExportTracesRequest>,
     ) -> Result<Response<Self::ExportTracesStream>, Status> {
-        let start = (self.actor.clone(), Some(request.into_inner().after));
-        let pages = stream::try_unfold(start, |(actor, after)| async move {
+        let start = (self.actor.clone(), Some(request.into_inner().after), None);
+        let pages = stream::try_unfold(start, |(actor, after, end)| async move {
             let Some(after) = after else { return Ok(None) };
-            let page = page(&actor, after).await?;
-            Ok::<_, Status>(Some((page.rows, (actor, page.next))))
+            let Reading { mut page, numbered } = page(&actor, after).await?;
+            // Rows that come meanwhile belong to the next export, or this one might never end.
+            let end = end.unwrap_or(numbered);
+            page.rows.retain(|row| row.number <= end);
+            let next = page.next.filter(|next| *next < end);
+            Ok::<_, Status>(Some((page.rows, (actor, next, Some(end)))))
         });
         let rows = pages.map_ok(|rows| stream::iter(rows.into_iter().map(Ok)));
         Ok(Response::new(rows.try_flatten().boxed()))
     }
 }
 
-async fn page(actor: &Addr<Admission>, after: u64) -> Result<Page, Status> {
+async fn page(actor: &Addr<Admission>, after: u64) -> Result<Reading, Status> {
     let (answer, page) = oneshot::channel();
     actor.send(ReadTraces { after, limit: CHUNK, answer }).await.map_err(ended)?;
     match timeout(PAGE_WITHIN, page).await {

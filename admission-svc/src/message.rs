@@ -6,7 +6,7 @@ use actix::Message;
 use admit::{Attempt, EngineId, Observation, Offer, Record, Snapshot, Verdict, View};
 use tokio::sync::oneshot;
 
-use crate::traces::{Page, StoreError};
+use crate::traces::{Reading, StoreError};
 
 /// Somebody wants in. The verdict may take as long as the caller's patience.
 #[derive(Message)]
@@ -67,7 +67,7 @@ pub(crate) struct ReadTraces {
     pub(crate) after: u64,
     pub(crate) limit: usize,
     /// Dropped when too much is to be written first.
-    pub(crate) answer: oneshot::Sender<Result<Page, StoreError>>,
+    pub(crate) answer: oneshot::Sender<Result<Reading, StoreError>>,
 }
 
 /// Accept nothing more and answer whoever waits.
@@ -75,7 +75,7 @@ pub(crate) struct ReadTraces {
 #[rtype(result = "()")]
 pub(crate) struct Drain;
 
-/// End the actor.
+/// Close what is open and end the actor.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(crate) struct Stop;

@@ -53,7 +53,10 @@ pub fn describe() {
     describe_counter!(TRACE_SKIPPED, "Damaged or unknown rows left out of exports, each time.");
     describe_gauge!(TRACE_BYTES, "Bytes of the trace folder.");
     describe_gauge!(TRACE_FLUSHED, "Number of the latest row that a kill cannot lose.");
-    describe_gauge!(TRACE_ON_DISK, "1 while traces go to disk, 0 while they are in memory only.");
+    describe_gauge!(
+        TRACE_ON_DISK,
+        "1 while traces go to disk, 0 while they are in memory only or the folder cannot be opened."
+    );
 }
 
 /// Handles of the metrics that the actor sets.

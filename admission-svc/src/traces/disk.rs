@@ -16,8 +16,11 @@ const PARTS: u64 = 8;
 pub(crate) const MAX_BYTES_LEAST: u64 = 8 << 20;
 /// No database ever gets this many numbers, so numbering can go on beyond one that cannot be read.
 const SEGMENT_NUMBERS: u64 = 1_000_000;
+/// A process that was ended so often while it opened a database no longer looks at every row of it: an
+/// operator's kills during a long look are no fault of the database.
+const LOOKS_MAX: u32 = 2;
 /// A process that died so often over a database leaves it alone.
-const OPENINGS_MAX: u32 = 2;
+const OPENINGS_MAX: u32 = 4;
 /// A database that the disk refuses so often although there is room counts as unreadable.
 const REFUSALS_MAX: u32 = 10;
 
@@ -42,6 +45,8 @@ pub struct Disk {
     /// An older one that was read last.
     reader: Option<Segment>,
     refusals: u32,
+    /// Which older database the disk refused to be read, and how often.
+    refused_reads: Option<(u64, u32)>,
     flushed: u64,
     bytes: u64,
 }
@@ -64,6 +69,7 @@ impl Disk {
             newest: None,
             reader: None,
             refusals: 0,
+            refused_reads: None,
             flushed: 0,
             bytes,
         })
@@ -71,11 +77,19 @@ impl Disk {
 
     /// Opens the database that was written last, and counts what did not reach it.
     fn recover(&mut self, first: u64) -> Result<(), StoreError> {
-        let recovered = self.open_guarded(first, Segment::scan);
+        let recovered = self.open_guarded(first, |segment, before| {
+            if before < LOOKS_MAX { segment.scan().map(Some) } else { Ok(None) }
+        });
         match recovered {
-            Ok((segment, (readable, last))) => {
+            Ok((segment, scanned)) => {
                 self.refusals = 0;
-                self.account(first, readable, last);
+                match scanned {
+                    Some((readable, last)) => self.account(first, readable, last),
+                    // What was lost is counted when it is looked at again.
+                    None => {
+                        self.mark.numbered = self.mark.numbered.max(segment.last()?.unwrap_or(0))
+                    }
+                }
                 self.flushed = self.mark.numbered;
                 self.newest = Some(segment);
                 self.folder.write_mark(&self.mark)
@@ -106,11 +120,12 @@ impl Disk {
         }
     }
 
-    /// Opens a database and has a look at it, so that a process that dies over it will know.
+    /// Opens a database and has a look at it, so that a process that dies over it will know. The look is
+    /// told how often that happened.
     fn open_guarded<T>(
         &self,
         first: u64,
-        look: impl FnOnce(&Segment) -> Result<T, StoreError>,
+        look: impl FnOnce(&Segment, u32) -> Result<T, StoreError>,
     ) -> Result<(Segment, T), StoreError> {
         let before = self.folder.opening(first);
         if before >= OPENINGS_MAX {
@@ -118,7 +133,7 @@ impl Disk {
             return Err(StoreError::Broken { doing: "cannot open the trace database", reason });
         }
         let opened = Segment::open(&self.folder.segment(first), first).and_then(|segment| {
-            let seen = look(&segment)?;
+            let seen = look(&segment, before)?;
             Ok((segment, seen))
         });
         self.folder.opened();
@@ -151,6 +166,8 @@ impl Disk {
         let segment = opened.inspect_err(|_| drop(self.folder.remove(first)))?;
         self.mark = Mark { segment: first, lost_there: 0, ..self.mark };
         self.folder.write_mark(&self.mark)?;
+        // Rare, and what the mark says of older databases is known nowhere else.
+        self.folder.sync_mark()?;
         if self.segments.last() != Some(&first) {
             self.segments.push(first);
         }
@@ -202,22 +219,40 @@ impl Disk {
         Ok(true)
     }
 
+    /// An older database could not be had. One that the disk refuses again and again must not keep every
+    /// export from the others: it counts as unreadable then.
+    fn refused(&mut self, first: u64, error: StoreError) -> Result<(), StoreError> {
+        // A full disk is no fault of the database.
+        self.folder.has_room()?;
+        let before = self.refused_reads.filter(|(which, _)| *which == first);
+        let times = before.map_or(1, |(_, times)| times + 1);
+        self.refused_reads = Some((first, times));
+        if times < REFUSALS_MAX {
+            return Err(error);
+        }
+        self.refused_reads = None;
+        self.set_aside(first, &error)
+    }
+
     /// The database of these numbers, if it can be read. One that makes no sense is set aside.
     fn reader(&mut self, first: u64) -> Result<Option<&Segment>, StoreError> {
         if self.newest.as_ref().is_some_and(|newest| newest.first == first) {
             return Ok(self.newest.as_ref());
         }
         if first == self.mark.segment {
-            // It waits for its recovery.
-            return Ok(None);
+            // Passing over it would make an export that lacks rows look whole.
+            return Err(StoreError::Io {
+                doing: "cannot read trace rows",
+                reason: "the newest database waits for its recovery".into(),
+            });
         }
         if self.reader.as_ref().is_none_or(|reader| reader.first != first) {
             self.reader = None;
-            match self.open_guarded(first, |_| Ok(())) {
+            match self.open_guarded(first, |_, _| Ok(())) {
                 Ok((segment, ())) => self.reader = Some(segment),
                 Err(error @ StoreError::Broken { .. }) => self.set_aside(first, &error)?,
                 Err(error @ (StoreError::Io { .. } | StoreError::InUse { .. })) => {
-                    return Err(error);
+                    return self.refused(first, error).map(|()| None);
                 }
             }
         }
@@ -306,6 +341,12 @@ impl TraceStore for Disk {
                 match error {
                     StoreError::Broken { .. } if first != self.mark.segment => {
                         self.set_aside(first, &error)?;
+                        Ok(Page { next: further, ..Page::default() })
+                    }
+                    StoreError::Io { .. } | StoreError::InUse { .. }
+                        if first != self.mark.segment =>
+                    {
+                        self.refused(first, error)?;
                         Ok(Page { next: further, ..Page::default() })
                     }
                     StoreError::Broken { .. }

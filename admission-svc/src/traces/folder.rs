@@ -117,6 +117,12 @@ impl Folder {
         mark.write(file).map_err(failed)
     }
 
+    /// Makes the mark survive the end of the machine.
+    pub(super) fn sync_mark(&self) -> Result<(), StoreError> {
+        let Some(file) = &self.mark else { return Ok(()) };
+        file.sync_data().map_err(StoreError::io("cannot write the trace mark"))
+    }
+
     /// A database is about to be opened. Says how often that was begun before without an end: a process
     /// that dies over a database must not die over it for ever.
     pub(super) fn opening(&self, first: u64) -> u32 {

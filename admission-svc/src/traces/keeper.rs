@@ -1,7 +1,7 @@
 //! The thread that owns the store, and the queue in front of it.
 //!
 //! The queue is bounded and nobody waits for it: who finds it full drops the row and counts it. A store
-//! that fails is tried again every second, and rows that come meanwhile are dropped and counted.
+//! that fails, or a folder that cannot be opened, is tried again every second, and rows that come meanwhile are dropped and counted.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -35,7 +35,14 @@ enum Request {
     Page { after: u64, limit: usize, answer: Answer },
 }
 
-type Answer = oneshot::Sender<Result<Page, StoreError>>;
+type Answer = oneshot::Sender<Result<Reading, StoreError>>;
+
+/// A page, and how far the rows went when it was read.
+pub(crate) struct Reading {
+    pub(crate) page: Page,
+    /// The number of the latest row.
+    pub(crate) numbered: u64,
+}
 
 /// Where closed decisions go.
 #[derive(Clone)]
@@ -85,11 +92,11 @@ impl Keeper {
         let metrics = TraceMetrics::new();
         let recorder = Recorder { queue, metrics: metrics.clone() };
         let body = move || {
-            let store = self.store(&metrics);
-            let origin = self.origin;
+            let (store, opening) = self.store(&metrics);
             let worker = Worker {
                 store,
-                origin,
+                opening,
+                origin: self.origin,
                 flush_every: self.flush_every,
                 metrics,
                 batch: Vec::new(),
@@ -103,35 +110,49 @@ impl Keeper {
         Ok((recorder, thread::Builder::new().name("traces".into()).spawn(body)?))
     }
 
-    /// The folder, if it can be had within some seconds, else memory.
-    fn store(&self, metrics: &TraceMetrics) -> Box<dyn TraceStore> {
-        let Some(dir) = &self.dir else {
+    /// Memory when no folder is set. A folder that cannot be had within some seconds is what the worker
+    /// goes on trying to open.
+    fn store(&self, metrics: &TraceMetrics) -> (Option<Box<dyn TraceStore>>, Option<Opening>) {
+        metrics.on_disk(false);
+        let Some(dir) = self.dir.clone() else {
             tracing::info!(rows = self.ring_rows, "traces stay in memory: no trace-dir is set");
-            metrics.on_disk(false);
-            return Box::new(Ring::new(self.ring_rows));
+            return (Some(Box::new(Ring::new(self.ring_rows))), None);
         };
+        let opening = Opening { dir, caps: self.caps };
         let deadline = Instant::now() + LOCK_WITHIN;
-        let error = loop {
-            match Disk::open(dir, self.caps) {
-                Ok(disk) => {
-                    metrics.on_disk(true);
-                    return Box::new(disk);
-                }
+        loop {
+            match opening.open(metrics) {
                 Err(StoreError::InUse { .. }) if Instant::now() < deadline => {
                     thread::sleep(LOCK_EVERY);
                 }
-                Err(error) => break error,
+                Ok(store) => return (Some(store), None),
+                // The worker tells of it.
+                Err(_) => return (None, Some(opening)),
             }
-        };
-        tracing::error!(rows = self.ring_rows, "TRACES ARE NOT ON DISK, only in memory: {error}");
-        metrics.on_disk(false);
-        Box::new(Ring::new(self.ring_rows))
+        }
+    }
+}
+
+/// A folder that is to be opened.
+struct Opening {
+    dir: PathBuf,
+    caps: Caps,
+}
+
+impl Opening {
+    fn open(&self, metrics: &TraceMetrics) -> Result<Box<dyn TraceStore>, StoreError> {
+        let disk = Disk::open(&self.dir, self.caps)?;
+        metrics.on_disk(true);
+        Ok(Box::new(disk))
     }
 }
 
 /// The thread.
 struct Worker {
-    store: Box<dyn TraceStore>,
+    /// Absent while the folder cannot be opened.
+    store: Option<Box<dyn TraceStore>>,
+    /// The folder, while it is not open.
+    opening: Option<Opening>,
     origin: Origin,
     flush_every: Duration,
     metrics: TraceMetrics,
@@ -187,15 +208,27 @@ impl Worker {
             Request::Keep(trace) => self.batch.push(row(&trace, &self.origin)),
             Request::Page { after, limit, answer } => {
                 self.store_batch();
-                let page = self.store.page(after, limit);
-                if let Ok(page) = &page {
-                    self.metrics.skipped(page.skipped);
-                }
-                self.metrics.show(self.store.facts());
+                let page = self.page(after, limit);
                 // Whoever asked may have gone.
                 let _ = answer.send(page);
             }
         }
+    }
+
+    fn page(&mut self, after: u64, limit: usize) -> Result<Reading, StoreError> {
+        self.is_ready();
+        let Some(store) = &mut self.store else {
+            return Err(StoreError::Io {
+                doing: "cannot read traces",
+                reason: "the trace folder could not be opened yet".into(),
+            });
+        };
+        let page = store.page(after, limit);
+        let facts = store.facts();
+        self.metrics.show(facts);
+        let page = page?;
+        self.metrics.skipped(page.skipped);
+        Ok(Reading { page, numbered: facts.numbered })
     }
 
     fn store_batch(&mut self) {
@@ -204,11 +237,12 @@ impl Worker {
         if count == 0 {
             return;
         }
-        if !self.is_ready() {
+        let is_ready = self.is_ready();
+        let Some(store) = self.store.as_mut().filter(|_| is_ready) else {
             return self.metrics.dropped(Dropped::Disk, count as u64);
-        }
+        };
         // Rows of a failed batch have numbers: recovery counts them as lost.
-        if let Err(error) = self.store.append(rows) {
+        if let Err(error) = store.append(rows) {
             return self.failed(&error);
         }
         self.metrics.stored(count as u64);
@@ -220,7 +254,7 @@ impl Worker {
         if self.retry_at.is_some_and(|at| at > Instant::now()) {
             return false;
         }
-        if let Err(error) = self.store.ready() {
+        if let Err(error) = self.readied() {
             self.failed(&error);
             return false;
         }
@@ -228,15 +262,27 @@ impl Worker {
             tracing::info!("traces are written again");
         }
         self.retry_at = None;
-        self.metrics.show(self.store.facts());
         true
+    }
+
+    /// Opens the folder, if it still has to be, and what is in it.
+    fn readied(&mut self) -> Result<(), StoreError> {
+        if let Some(opening) = &self.opening {
+            self.store = Some(opening.open(&self.metrics)?);
+            self.opening = None;
+        }
+        let Some(store) = &mut self.store else { return Ok(()) };
+        store.ready()?;
+        self.metrics.show(store.facts());
+        Ok(())
     }
 
     fn flush(&mut self) {
         self.unflushed = 0;
         self.flush_at = None;
-        match self.store.flush() {
-            Ok(()) => self.metrics.show(self.store.facts()),
+        let Some(store) = &mut self.store else { return };
+        match store.flush() {
+            Ok(()) => self.metrics.show(store.facts()),
             Err(error) => self.failed(&error),
         }
     }

@@ -1,8 +1,9 @@
 //! Where numbering stands, beside the databases: written before rows are, so that after a kill it says
 //! which numbers were given even when the rows did not reach the disk.
 //!
-//! It is overwritten in place by one small write and not synchronised: it has to survive the end of the
-//! process, not of the machine. After the machine's end the databases are asked.
+//! It is overwritten in place by one small write, and synchronised only when a new database is begun: it
+//! has to survive the end of the process, not of the machine. After the machine's end the databases are
+//! asked.
 
 use std::{
     fs::{File, OpenOptions},

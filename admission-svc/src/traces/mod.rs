@@ -27,7 +27,7 @@ use proto::v1::TraceRow;
 pub(crate) use disk::MAX_BYTES_LEAST;
 pub use disk::{Caps, Disk};
 pub use frame::{FrameError, decode, encode};
-pub(crate) use keeper::{Keeper, Origin, Recorder};
+pub(crate) use keeper::{Keeper, Origin, Reading, Recorder};
 pub use ring::Ring;
 
 /// A place where rows are kept in order, numbered from 1.

@@ -96,6 +96,12 @@ impl Segment {
         }
     }
 
+    /// The number of the last row, without a look at the others.
+    pub(super) fn last(&self) -> Result<Option<u64>, StoreError> {
+        let entry = contained("cannot read trace rows", || self.db().last())?;
+        Ok(entry.and_then(|(key, _)| <[u8; 8]>::try_from(&*key).ok()).map(u64::from_be_bytes))
+    }
+
     fn db(&self) -> &Db {
         self.db.as_ref().expect("only a drop takes it")
     }

@@ -53,6 +53,25 @@ async fn rows_are_exported_across_chunks() {
 }
 
 #[actix::test]
+async fn an_export_ends_with_what_was_there_when_it_began() {
+    let stack = Stack::start(&["--engine", "", "--limit-requests", "3"]).await;
+    for number in 0..1_500 {
+        refused(stack.decide(at_once(ask(number))).await);
+    }
+    let request = v1::ExportTracesRequest { after: 0 };
+    let mut rows = stack.client.clone().export_traces(request).await.expect("rows").into_inner();
+    let mut last = rows.message().await.expect("a row").expect("a row");
+    assert!(last.policy_parameters.starts_with("limit_requests=3 "), "{last:?}");
+    for number in 1_500..1_510 {
+        refused(stack.decide(at_once(ask(number))).await);
+    }
+    while let Some(row) = rows.message().await.expect("a row") {
+        last = row;
+    }
+    assert_eq!(last.number, 1_500);
+}
+
+#[actix::test]
 async fn without_an_engine_and_a_snapshot_there_is_no_engine() {
     let stack = Stack::alone().await;
     let no = refused(stack.decide(ask(1)).await);

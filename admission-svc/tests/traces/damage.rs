@@ -55,6 +55,32 @@ async fn it_starts_serves_and_counts_after_thirty_kinds_of_damage() {
     assert!(lost_somewhere > 0, "no damage was felt: the test does not test");
 }
 
+#[tokio::test]
+async fn a_folder_that_cannot_be_made_at_first_is_used_once_it_can() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let traces = dir.path().join("traces");
+    fs::write(&traces, "in its place").expect("writable");
+    let mut service = Service::start(&traces, &["--trace-flush-ms", "10"]).await;
+    service.decide_all(0..3).await;
+    service
+        .until("rows are dropped", async |it| {
+            it.metric("cadence_admission_trace_dropped_total").await == 3
+        })
+        .await;
+    assert!(!service.is_on_disk().await && service.rows(0).await.is_err());
+    fs::remove_file(&traces).expect("there");
+    service
+        .until("the folder is opened", async |it| {
+            // Only a row makes it try.
+            it.decide(10).await;
+            it.is_on_disk().await
+        })
+        .await;
+    service.flushed(1).await;
+    assert!(!service.rows(0).await.expect("rows").is_empty());
+    service.stop().await;
+}
+
 /// The rows, once the new one is among them. Every export may set one more database aside.
 async fn written(service: &mut Service, what: &str) -> Vec<TraceRow> {
     for _ in 0..100 {

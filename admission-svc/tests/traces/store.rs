@@ -95,8 +95,8 @@ fn a_folder_has_one_owner() {
 fn a_database_that_kills_the_process_is_left_alone() {
     let dir = tempfile::tempdir().expect("a directory");
     drop(filled(dir.path(), CAPS, 20));
-    // As two processes leave it that have died over the first database.
-    fs::write(dir.path().join("opening"), "1 2\n").expect("writable");
+    // As four processes leave it that have died over the first database.
+    fs::write(dir.path().join("opening"), "1 4\n").expect("writable");
     let mut disk = filled(dir.path(), CAPS, 10);
     assert_eq!(numbers(&mut disk, 0), (21..=30).collect::<Vec<_>>());
     assert_eq!(disk.facts().lost, 20);
@@ -105,6 +105,46 @@ fn a_database_that_kills_the_process_is_left_alone() {
     let mut again = filled(dir.path(), CAPS, 0);
     again.ready().expect("well");
     assert_eq!(again.facts().lost, 20, "counted once");
+}
+
+#[test]
+fn kills_during_the_opening_do_not_cost_a_healthy_database() {
+    let dir = tempfile::tempdir().expect("a directory");
+    drop(filled(dir.path(), CAPS, 20));
+    for kills in 1..4 {
+        fs::write(dir.path().join("opening"), format!("1 {kills}\n")).expect("writable");
+        let mut disk = filled(dir.path(), CAPS, 0);
+        disk.ready().expect("well");
+        assert_eq!(numbers(&mut disk, 0), (1..=20).collect::<Vec<_>>(), "after {kills} kills");
+        assert_eq!((disk.facts().lost, disk.facts().numbered), (0, 20));
+    }
+}
+
+#[test]
+fn an_export_that_cannot_see_the_newest_rows_says_so() {
+    let dir = tempfile::tempdir().expect("a directory");
+    drop(filled(dir.path(), CAPS, 20));
+    let mut disk = Disk::open(dir.path(), CAPS).expect("a folder");
+    assert!(disk.page(0, 7).is_err(), "its recovery is still to come");
+    disk.ready().expect("well");
+    assert_eq!(numbers(&mut disk, 0).len(), 20);
+}
+
+#[test]
+fn an_old_database_that_the_disk_refuses_does_not_keep_the_others() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let caps = Caps { rows: 160, ..CAPS };
+    drop(filled(dir.path(), caps, 60));
+    let oldest = dir.path().join(&segments(dir.path())[0]);
+    // A folder where sled wants a file: refused for good, and to root as well.
+    fs::remove_file(oldest.join("db")).expect("there");
+    fs::create_dir(oldest.join("db")).expect("writable");
+    let mut disk = filled(dir.path(), caps, 0);
+    disk.ready().expect("well");
+    let tries = (0..20).take_while(|_| disk.page(0, 7).is_err()).count();
+    assert!(tries < 20, "it blocks every export");
+    assert_eq!(numbers(&mut disk, 0), (21..=60).collect::<Vec<_>>());
+    assert_eq!(disk.facts().lost, 20);
 }
 
 #[test]
