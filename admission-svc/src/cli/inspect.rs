@@ -10,7 +10,7 @@ use clap::Args;
 use proto::v1::TraceRow;
 
 use super::source;
-use crate::{Facts, TraceStore as _, traces::columns};
+use crate::{Facts, traces::columns};
 
 /// Which folder.
 #[derive(Clone, Debug, Args)]
@@ -22,13 +22,13 @@ pub(super) struct Options {
 
 /// Reads every row and says what there is.
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
-    let mut disk = source::open(&options.store)?;
+    let mut archive = source::open(&options.store)?;
     let mut summary = Summary::default();
-    let skipped = source::read_folder(&mut disk, 0, |row| {
+    let skipped = source::read_folder(&mut archive, 0, |row| {
         summary.add(row);
         Ok(())
     })?;
-    summary.print(disk.facts(), skipped, &mut io::stdout().lock())
+    summary.print(archive.facts(), skipped, &mut io::stdout().lock())
 }
 
 #[derive(Debug, Default)]

@@ -6,12 +6,10 @@ use anyhow::Context as _;
 use clap::Args;
 use proto::v1::{self, admission_client::AdmissionClient};
 
-use crate::{Caps, Disk, TraceStore as _};
+use crate::traces::{Archive, StoreError};
 
 /// Rows of a page.
 const PAGE: usize = 1_024;
-/// A reader removes nothing.
-const CAPS: Caps = Caps { bytes: u64::MAX, rows: u64::MAX };
 
 /// Where the rows are.
 #[derive(Clone, Debug, Args)]
@@ -35,8 +33,8 @@ impl Source {
     ) -> anyhow::Result<u64> {
         match &self.store {
             Some(folder) => {
-                let mut disk = open(folder)?;
-                read_folder(&mut disk, after, take)
+                let mut archive = open(folder)?;
+                read_folder(&mut archive, after, take)
             }
             None => {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -46,24 +44,27 @@ impl Source {
     }
 }
 
-/// Opens a folder that is there.
-pub(super) fn open(folder: &std::path::Path) -> anyhow::Result<Disk> {
+/// Opens a trace folder that is there.
+pub(super) fn open(folder: &std::path::Path) -> anyhow::Result<Archive> {
     let missing = || format!("{} is no folder", folder.display());
     std::fs::metadata(folder).ok().filter(std::fs::Metadata::is_dir).with_context(missing)?;
-    let mut disk = Disk::open(folder, CAPS).context("a running service is asked with --from")?;
-    disk.ready()?;
-    Ok(disk)
+    Archive::open(folder).map_err(|error| match error {
+        StoreError::InUse { .. } => {
+            anyhow::Error::from(error).context("a running service is asked with --from")
+        }
+        StoreError::Io { .. } | StoreError::Broken { .. } => error.into(),
+    })
 }
 
 /// See [`Source::read`].
 pub(super) fn read_folder(
-    disk: &mut Disk,
+    archive: &mut Archive,
     mut after: u64,
     mut take: impl FnMut(&v1::TraceRow) -> anyhow::Result<()>,
 ) -> anyhow::Result<u64> {
     let mut skipped = 0;
     loop {
-        let page = disk.page(after, PAGE)?;
+        let page = archive.page(after, PAGE)?;
         page.rows.iter().try_for_each(&mut take)?;
         skipped += page.skipped;
         match page.next {

@@ -30,8 +30,8 @@ pub(super) struct Folder {
     path: PathBuf,
     /// Made when it is first written.
     mark: Option<File>,
-    /// Let go with the process, however it ends.
-    _lock: File,
+    /// Let go with the process, however it ends. Absent where nobody has ever made one.
+    _lock: Option<File>,
 }
 
 impl Folder {
@@ -40,7 +40,20 @@ impl Folder {
         fs::create_dir_all(path).map_err(StoreError::io("cannot make the trace folder"))?;
         let lock = File::options().create(true).truncate(false).write(true).open(path.join("lock"));
         let lock = lock.map_err(StoreError::io("cannot make the trace folder's lock"))?;
-        match lock.try_lock() {
+        Self::locked(path, Some(lock))
+    }
+
+    /// Takes a folder that is there, and makes nothing in it.
+    pub(super) fn look_at(path: &Path) -> Result<Self, StoreError> {
+        match File::open(path.join("lock")) {
+            Ok(lock) => Self::locked(path, Some(lock)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::locked(path, None),
+            Err(error) => Err(StoreError::io("cannot open the trace folder's lock")(error)),
+        }
+    }
+
+    fn locked(path: &Path, lock: Option<File>) -> Result<Self, StoreError> {
+        match lock.as_ref().map_or(Ok(()), File::try_lock) {
             Ok(()) => Ok(Self { path: path.into(), mark: None, _lock: lock }),
             Err(TryLockError::WouldBlock) => {
                 Err(StoreError::InUse { folder: path.display().to_string() })

@@ -12,6 +12,7 @@
 //!   flush.
 //! - Whatever the folder holds, the service starts and serves. What cannot be read is set aside.
 
+mod archive;
 pub(crate) mod columns;
 mod disk;
 mod folder;
@@ -24,6 +25,7 @@ mod segment;
 
 use proto::v1::TraceRow;
 
+pub(crate) use archive::Archive;
 pub(crate) use disk::MAX_BYTES_LEAST;
 pub use disk::{Caps, Disk};
 pub use frame::{FrameError, decode, encode};

@@ -49,6 +49,15 @@ impl Segment {
         Ok(Self { first, db: Some(db) })
     }
 
+    /// Opens a database that is there.
+    pub(super) fn open_made(path: &Path, first: u64) -> Result<Self, StoreError> {
+        if !path.join("conf").is_file() {
+            let reason = format!("{} is no database", path.display());
+            return Err(StoreError::Broken { doing: "cannot open the trace database", reason });
+        }
+        Self::open(path, first)
+    }
+
     /// Adds rows under their numbers, all or none.
     pub(super) fn insert(&self, rows: &[TraceRow]) -> Result<(), StoreError> {
         let mut batch = Batch::default();

@@ -2,10 +2,12 @@
 
 use std::{fs, path::Path, process::Output};
 
+use admission_svc::{Caps, Disk, TraceStore as _};
 use parquet::{
     file::reader::{FileReader as _, SerializedFileReader},
     record::Field,
 };
+use proto::v1::TraceRow;
 use serde_json::{Map, Value};
 
 use crate::service::{Service, run};
@@ -147,6 +149,48 @@ fn mistakes_are_said_in_one_line_and_leave_no_file() {
         assert!(said(&output).contains(wanted), "{args:?}: {}", said(&output));
     }
     assert_eq!(fs::read_dir(dir.path()).expect("a directory").count(), 0);
+}
+
+#[test]
+fn a_folder_that_is_read_stays_as_it_is() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let strange = dir.path().join("strange");
+    fs::create_dir(&strange).expect("writable");
+    let output = run(&["inspect", "--store", strange.to_str().expect("text")]);
+    assert!(
+        !output.status.success() && said(&output).contains("no trace folder"),
+        "{}",
+        said(&output)
+    );
+    assert_eq!(names(&strange), [""; 0]);
+
+    let traces = dir.path().join("traces");
+    let caps = Caps { bytes: 64 << 20, rows: 160 };
+    let mut disk = Disk::open(&traces, caps).expect("a folder");
+    for _ in 0..6 {
+        disk.append(vec![TraceRow { request_id: "0".repeat(32), ..Default::default() }; 10])
+            .expect("taken");
+        disk.flush().expect("flushed");
+    }
+    drop(disk);
+    let oldest = traces.join("rows-00000000000000000001");
+    fs::write(oldest.join("conf"), "nonsense throughout").expect("writable");
+    let (before, mark) = (names(&traces), fs::read(traces.join("mark")).expect("there"));
+    let output = run(&["export", "--store", traces.to_str().expect("text")]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 40);
+    assert!(said(&output).contains("40 rows, 20 left out"), "{}", said(&output));
+    assert_eq!(names(&traces), before);
+    assert_eq!(fs::read(traces.join("mark")).expect("there"), mark);
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("a folder");
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.expect("there").file_name().into_string().expect("text"))
+        .collect();
+    names.sort();
+    names
 }
 
 #[test]
