@@ -4,7 +4,7 @@
 //! back comes back with a whole database, the oldest first; so the cap is real. A database that cannot
 //! be read is set aside and its rows count as lost; one that the disk refuses is tried again.
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
 use proto::v1::TraceRow;
 
@@ -47,6 +47,8 @@ pub struct Disk {
     refusals: u32,
     /// Which older database the disk refused to be read, and how often.
     refused_reads: Option<(u64, u32)>,
+    /// Older databases whose rows were counted since the start.
+    looked_at: BTreeSet<u64>,
     flushed: u64,
     bytes: u64,
 }
@@ -70,6 +72,7 @@ impl Disk {
             reader: None,
             refusals: 0,
             refused_reads: None,
+            looked_at: BTreeSet::new(),
             flushed: 0,
             bytes,
         })
@@ -140,14 +143,39 @@ impl Disk {
         opened
     }
 
-    /// Puts a database out of the way and counts its rows as lost.
-    fn set_aside(&mut self, first: u64, why: &StoreError) -> Result<(), StoreError> {
+    /// How many numbers a database was given. 0 when that is not known, because the mark was lost and
+    /// numbers were left out behind it.
+    fn given(&self, first: u64) -> u64 {
         let next = self.segments.iter().find(|it| **it > first);
         let end = next.copied().unwrap_or(self.mark.numbered + 1);
-        let counted = if first == self.mark.segment { self.mark.lost_there } else { 0 };
-        let lost = end.saturating_sub(first).saturating_sub(counted);
+        Some(end.saturating_sub(first)).filter(|given| *given < SEGMENT_NUMBERS).unwrap_or(0)
+    }
+
+    /// Counts what an older database no longer has.
+    fn account_older(&mut self, first: u64, readable: u64) -> Result<(), StoreError> {
+        self.looked_at.insert(first);
+        let counted = self.folder.lost_of(first);
+        let lost = self.given(first).saturating_sub(readable + counted);
+        if lost == 0 {
+            return Ok(());
+        }
+        // In this order a kill in between can forget a loss, but not count it twice.
+        self.folder.keep_lost(first, counted + lost)?;
+        self.mark.lost += lost;
+        tracing::warn!(lost, readable, "trace rows of an older database are lost");
+        self.folder.write_mark(&self.mark)
+    }
+
+    /// Puts a database out of the way and counts its rows as lost.
+    fn set_aside(&mut self, first: u64, why: &StoreError) -> Result<(), StoreError> {
+        let is_newest = first == self.mark.segment;
+        let counted = if is_newest { self.mark.lost_there } else { self.folder.lost_of(first) };
+        let lost = self.given(first).saturating_sub(counted);
         self.folder.set_aside(first)?;
         self.folder.opened();
+        if is_newest {
+            self.mark.lost_there = 0;
+        }
         self.segments.retain(|it| *it != first);
         self.mark.lost += lost;
         tracing::error!(lost, "a trace database was set aside: {why}");
@@ -164,6 +192,9 @@ impl Disk {
         }
         let opened = Segment::open(&self.folder.segment(first), first);
         let segment = opened.inspect_err(|_| drop(self.folder.remove(first)))?;
+        if self.mark.lost_there > 0 {
+            self.folder.keep_lost(self.mark.segment, self.mark.lost_there)?;
+        }
         self.mark = Mark { segment: first, lost_there: 0, ..self.mark };
         self.folder.write_mark(&self.mark)?;
         // Rare, and what the mark says of older databases is known nowhere else.
@@ -248,8 +279,18 @@ impl Disk {
         }
         if self.reader.as_ref().is_none_or(|reader| reader.first != first) {
             self.reader = None;
-            match self.open_guarded(first, |_, _| Ok(())) {
-                Ok((segment, ())) => self.reader = Some(segment),
+            let is_new = !self.looked_at.contains(&first);
+            let opened = self.open_guarded(first, |segment, before| {
+                let look = is_new && before < LOOKS_MAX;
+                if look { segment.scan().map(Some) } else { Ok(None) }
+            });
+            match opened {
+                Ok((segment, scanned)) => {
+                    if let Some((readable, _)) = scanned {
+                        self.account_older(first, readable)?;
+                    }
+                    self.reader = Some(segment);
+                }
                 Err(error @ StoreError::Broken { .. }) => self.set_aside(first, &error)?,
                 Err(error @ (StoreError::Io { .. } | StoreError::InUse { .. })) => {
                     return self.refused(first, error).map(|()| None);

@@ -3,6 +3,7 @@
 //! - `lock`: held by the process that has it;
 //! - `mark`: where numbering stands;
 //! - `rows-<first number>`: a database each;
+//! - `lost-<first number>`: how many rows of an older database are counted as lost already;
 //! - `opening`: which database is being opened, and how often that was tried without coming to an end;
 //! - `aside-<first number>`: databases that could not be read, the latest two.
 
@@ -73,7 +74,24 @@ impl Folder {
         self.path.join(format!("rows-{first:020}"))
     }
 
+    /// How many rows of an older database are counted as lost.
+    pub(super) fn lost_of(&self, first: u64) -> u64 {
+        let text = fs::read_to_string(self.lost(first)).unwrap_or_default();
+        text.trim().parse().unwrap_or(0)
+    }
+
+    pub(super) fn keep_lost(&self, first: u64, rows: u64) -> Result<(), StoreError> {
+        let written = fs::write(self.lost(first), format!("{rows}\n"));
+        written.map_err(StoreError::io("cannot note lost trace rows"))
+    }
+
+    fn lost(&self, first: u64) -> PathBuf {
+        self.path.join(format!("lost-{first:020}"))
+    }
+
     pub(super) fn remove(&self, first: u64) -> io::Result<()> {
+        // Most have none.
+        let _ = fs::remove_file(self.lost(first));
         fs::remove_dir_all(self.segment(first))
     }
 
@@ -85,6 +103,7 @@ impl Folder {
             fs::remove_dir_all(aside(first)).map_err(&failed)?;
         }
         fs::rename(self.segment(first), aside(first)).map_err(&failed)?;
+        let _ = fs::remove_file(self.lost(first));
         let all = self.numbered("aside-").map_err(&failed)?;
         let excess = all.len().saturating_sub(ASIDE_MAX);
         all[..excess].iter().try_for_each(|it| fs::remove_dir_all(aside(*it))).map_err(failed)

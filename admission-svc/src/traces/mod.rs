@@ -7,7 +7,7 @@
 //!
 //! Promises:
 //! - Numbers only grow, and none is given twice, whatever happens to the disk. A gap in them is a loss,
-//!   and it is counted once.
+//!   and it is counted once; the one behind a lost mark is none.
 //! - What has been flushed survives the end of the process; a kill loses what came since the last
 //!   flush.
 //! - Whatever the folder holds, the service starts and serves. What cannot be read is set aside.

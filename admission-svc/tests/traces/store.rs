@@ -163,6 +163,42 @@ fn without_the_mark_no_number_is_given_twice() {
 }
 
 #[test]
+fn the_gap_behind_a_lost_mark_is_no_loss() {
+    let dir = tempfile::tempdir().expect("a directory");
+    drop(filled(dir.path(), CAPS, 20));
+    fs::remove_file(dir.path().join("mark")).expect("there");
+    drop(filled(dir.path(), CAPS, 10));
+    let oldest = &segments(dir.path())[0];
+    fs::write(dir.path().join(oldest).join("conf"), "nonsense throughout").expect("writable");
+    let mut disk = filled(dir.path(), CAPS, 0);
+    disk.ready().expect("well");
+    assert_eq!(numbers(&mut disk, 0).len(), 10);
+    assert_eq!(disk.facts().lost, 0, "how many there were is not known");
+}
+
+#[test]
+fn what_was_counted_before_a_new_database_is_not_counted_again() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let caps = Caps { rows: 160, ..CAPS };
+    drop(filled(dir.path(), caps, 10));
+    // As a kill leaves it that came before the rows 11 to 15 were on the disk.
+    let newest = dir.path().join(&segments(dir.path())[0]);
+    let mut mark = fs::read(dir.path().join("mark")).expect("there");
+    mark[8..16].copy_from_slice(&15_u64.to_le_bytes());
+    let sum = crc32fast::hash(&mark[..40]).to_le_bytes();
+    mark[40..].copy_from_slice(&sum);
+    fs::write(dir.path().join("mark"), mark).expect("writable");
+    let mut disk = filled(dir.path(), caps, 40);
+    assert_eq!(disk.facts().lost, 5);
+    drop(disk);
+    fs::write(newest.join("conf"), "nonsense throughout").expect("writable");
+    disk = filled(dir.path(), caps, 0);
+    disk.ready().expect("well");
+    let kept = numbers(&mut disk, 0).len() as u64;
+    assert_eq!(kept + disk.facts().lost, disk.facts().numbered, "{:?}", disk.facts());
+}
+
+#[test]
 fn only_the_latest_two_of_the_broken_ones_are_kept() {
     let dir = tempfile::tempdir().expect("a directory");
     for _ in 0..4 {
