@@ -178,6 +178,7 @@ pub(crate) mod tests {
     struct Sum(std::sync::Mutex<f64>);
 
     impl Shown {
+        #[expect(clippy::cast_possible_truncation, reason = "these gauges count")]
         pub(crate) fn value(&self) -> i64 {
             *self.0.0.lock().expect("no panic") as i64
         }
