@@ -166,10 +166,10 @@ mod tests {
         for answer in 0..8 {
             let read = async {
                 sleep(PAUSE).await;
-                far.read_exact(&mut [0; 2]).await.expect("an answer");
+                far.read_exact(&mut [0; 2]).await
             };
-            let (written, ()) = tokio::join!(socket.write_all(b"12"), read);
-            written.unwrap_or_else(|error| panic!("answer {answer}: {error}"));
+            let outcome = tokio::try_join!(socket.write_all(b"12"), read);
+            assert!(outcome.is_ok(), "answer {answer}: {outcome:?}");
             progress.answered(false);
         }
     }
