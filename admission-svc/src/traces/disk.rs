@@ -105,6 +105,17 @@ impl Disk {
         }
     }
 
+    /// Somebody has removed the folder: what was in it is lost, and numbers go on in a new one.
+    fn start_over(&mut self) -> Result<(), StoreError> {
+        (self.newest, self.reader) = (None, None);
+        self.folder.take_again()?;
+        let lost = self.rows().saturating_sub(self.mark.lost_there);
+        tracing::error!(lost, "the trace folder was removed; it is made again");
+        self.mark = Mark { lost: self.mark.lost + lost, lost_there: 0, ..self.mark };
+        self.segments.clear();
+        self.begin()
+    }
+
     fn give_up(&mut self, first: u64, why: &StoreError) -> Result<(), StoreError> {
         self.refusals = 0;
         self.set_aside(first, why)?;
@@ -325,6 +336,9 @@ fn agreed(mark: Option<Mark>, newest: Option<u64>) -> Mark {
 
 impl TraceStore for Disk {
     fn ready(&mut self) -> Result<(), StoreError> {
+        if !self.folder.is_ours() {
+            return self.start_over();
+        }
         if self.newest.is_some() {
             return Ok(());
         }
@@ -347,6 +361,9 @@ impl TraceStore for Disk {
     }
 
     fn flush(&mut self) -> Result<(), StoreError> {
+        if self.newest.is_some() && !self.folder.is_ours() {
+            return self.start_over();
+        }
         let Some(newest) = &self.newest else { return Ok(()) };
         if let Err(error) = newest.flush() {
             self.newest = None;

@@ -11,6 +11,7 @@ use std::{
     fs::{self, File, TryLockError},
     io::{self, Write as _},
     ops::RangeInclusive,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
@@ -32,7 +33,7 @@ pub(super) struct Folder {
     /// Made when it is first written.
     mark: Option<File>,
     /// Let go with the process, however it ends. Absent where nobody has ever made one.
-    _lock: Option<File>,
+    lock: Option<File>,
 }
 
 impl Folder {
@@ -55,7 +56,7 @@ impl Folder {
 
     fn locked(path: &Path, lock: Option<File>) -> Result<Self, StoreError> {
         match lock.as_ref().map_or(Ok(()), File::try_lock) {
-            Ok(()) => Ok(Self { path: path.into(), mark: None, _lock: lock }),
+            Ok(()) => Ok(Self { path: path.into(), mark: None, lock }),
             Err(TryLockError::WouldBlock) => {
                 Err(StoreError::InUse { folder: path.display().to_string() })
             }
@@ -63,6 +64,19 @@ impl Folder {
                 Err(StoreError::io("cannot lock the trace folder")(error))
             }
         }
+    }
+
+    /// Whether the lock that is held is still the one that lies there: somebody may have removed the folder.
+    pub(super) fn is_ours(&self) -> bool {
+        let identity = |meta: fs::Metadata| (meta.dev(), meta.ino());
+        let held = self.lock.as_ref().and_then(|lock| lock.metadata().ok()).map(identity);
+        held.is_some() && held == fs::metadata(self.path.join("lock")).ok().map(identity)
+    }
+
+    /// Makes it again after it was removed.
+    pub(super) fn take_again(&mut self) -> Result<(), StoreError> {
+        *self = Self::take(&self.path.clone())?;
+        Ok(())
     }
 
     /// First numbers of the databases, in order.

@@ -199,6 +199,23 @@ fn what_was_counted_before_a_new_database_is_not_counted_again() {
 }
 
 #[test]
+fn a_folder_that_somebody_removes_is_made_again_and_its_rows_are_counted() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let folder = dir.path().join("traces");
+    let mut disk = filled(&folder, CAPS, 20);
+    fs::remove_dir_all(&folder).expect("there");
+    for _ in 0..2 {
+        disk.append(rows(10)).expect("taken");
+        disk.flush().expect("flushed");
+    }
+    assert_eq!(numbers(&mut disk, 0), (21..=40).collect::<Vec<_>>());
+    assert_eq!(disk.facts().lost, 20);
+    drop(disk);
+    let mut again = filled(&folder, CAPS, 10);
+    assert_eq!((numbers(&mut again, 0).len(), again.facts().lost), (30, 20));
+}
+
+#[test]
 fn only_the_latest_two_of_the_broken_ones_are_kept() {
     let dir = tempfile::tempdir().expect("a directory");
     for _ in 0..4 {
