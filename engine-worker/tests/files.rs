@@ -108,7 +108,7 @@ fn odd_metadata_is_refused_and_aborts_nothing() {
     ] {
         let output = start(&files.write(name, &gguf(keys)));
         let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{name}: {told}");
+        assert_eq!(output.status.code(), Some(78), "{name}: {told}");
         let last = told.trim_end().lines().last().unwrap_or_default();
         assert!(last.starts_with("engine-worker: ") && last.contains(name), "{told}");
     }

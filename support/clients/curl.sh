@@ -12,7 +12,7 @@ url=$1 engine_metrics=$2 engine_pid=$3
 base=$url/v1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-long=900
+long=1800
 
 fail() {
     echo "DOES NOT HOLD: $check: $*" >&2

@@ -14,7 +14,7 @@ export const endless = [{ role: "user", content: "word ".repeat(5_000) }];
 // How many requests are let in at once.
 const places = 2;
 // An answer of this many tokens takes seconds.
-export const long = 900;
+export const long = 1800;
 
 /** Runs the checks in order. */
 export async function converse(checks) {

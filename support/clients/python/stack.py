@@ -22,7 +22,7 @@ ENDLESS = [{"role": "user", "content": "word " * 5_000}]
 # How many requests are let in at once.
 PLACES = 2
 # An answer of this many tokens takes seconds.
-LONG = 900
+LONG = 1800
 
 
 def converse(*checks):

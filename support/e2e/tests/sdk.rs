@@ -5,7 +5,7 @@ use e2e::{Client, Spec, Stack};
 
 /// Answers of 900 tokens take some seconds, and between any two tokens there is a heartbeat.
 fn spec() -> Spec {
-    let spec = Spec::mock(8_000, 200).engine(&["--context-tokens", "2048"]);
+    let spec = Spec::mock(8_000, 200).engine(&["--context-tokens", "4608"]);
     spec.gateway(&["--sse-heartbeat-ms", "2"])
 }
 
