@@ -23,16 +23,16 @@ base_image() {
     # Under a name of its own: nobody else's build shall take it for Debian's.
     BASE_IMAGE=cadence-base:$VERSION_CODENAME
     docker image inspect "$BASE_IMAGE" >/dev/null 2>&1 && return
-    debootstrap --variant=minbase "$VERSION_CODENAME" "$WORK/root" >"$WORK/debootstrap.log" 2>&1 ||
+    debootstrap --variant=minbase "$VERSION_CODENAME" "$WORK/debian" >"$WORK/debootstrap.log" 2>&1 ||
         { tail -5 "$WORK/debootstrap.log"; fail "debootstrap failed"; }
     # Where packages come from, and whom to trust, as on this machine.
-    cp -RL /etc/apt/. "$WORK/root/etc/apt"
-    rm -rf "$WORK/root/etc/apt/auth.conf" "$WORK/root/etc/apt/auth.conf.d"
+    cp -RL /etc/apt/. "$WORK/debian/etc/apt"
+    rm -rf "$WORK/debian/etc/apt/auth.conf" "$WORK/debian/etc/apt/auth.conf.d"
     [ ! -e /etc/ssl/certs/ca-certificates.crt ] ||
-        install -D /etc/ssl/certs/ca-certificates.crt "$WORK/root/etc/ssl/certs/ca-certificates.crt"
-    rm -rf "$WORK/root/var/cache/apt/archives" "$WORK/root/var/lib/apt/lists"
-    tar -C "$WORK/root" --numeric-owner -c . | docker import -c 'CMD ["bash"]' - "$BASE_IMAGE" >/dev/null
-    rm -rf "$WORK/root"
+        install -D /etc/ssl/certs/ca-certificates.crt "$WORK/debian/etc/ssl/certs/ca-certificates.crt"
+    rm -rf "$WORK/debian/var/cache/apt/archives" "$WORK/debian/var/lib/apt/lists"
+    tar -C "$WORK/debian" --numeric-owner -c . | docker import -c 'CMD ["bash"]' - "$BASE_IMAGE" >/dev/null
+    rm -rf "$WORK/debian"
 }
 
 # The binaries of the release, unless BINARIES names a folder that has others already.
