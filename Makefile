@@ -53,8 +53,8 @@ test: setup model faketime ## Run every test, on the default model too
 test-compose: setup model ## Try docker-compose.yml with a Docker engine
 	support/compose/test.sh "$(MODEL_FILE)"
 
-fuzz: setup ## Run every fuzz test for SECONDS=300 each
-	CADENCE_FUZZ_SECS="$(SECONDS)" cargo test --locked --workspace --lib --bins --tests --no-fail-fast fuzz -- --test-threads=1
+fuzz: setup model ## Run every fuzz test for SECONDS=300 each
+	CADENCE_TEST_MODEL="$(abspath $(MODEL_FILE))" CADENCE_FUZZ_SECS="$(SECONDS)" cargo test --locked --workspace --lib --bins --tests --no-fail-fast fuzz -- --test-threads=1
 
 lint: setup ## Check format, lints, documentation, house rules, dependencies
 	@cargo clippy --version >/dev/null 2>&1 && cargo fmt --version >/dev/null 2>&1 || rustup component add clippy rustfmt

@@ -320,3 +320,28 @@ proptest! {
         model.wind_up();
     }
 }
+
+/// A lease that its own retry gives up makes room: first for somebody else who waits, and for the retry only
+/// if the limit still allows it.
+#[test]
+fn room_that_a_retry_makes_goes_to_who_waits_first() {
+    let offer = |who, attempt, prompt, cap, patience_ms, priority| Command::Offer {
+        who,
+        attempt,
+        prompt,
+        cap,
+        patience_ms,
+        priority,
+    };
+    let mut model = Model::new();
+    for command in [
+        offer(1, 0, 288, 276, 0, 0),
+        Command::Submit { who: 1 },
+        offer(2, 0, 176, 104, 0, 0),
+        offer(1, 1, 31, 26, 300, 1),
+        offer(2, 1, 78, 259, 0, 0),
+    ] {
+        model.run(command);
+    }
+    model.wind_up();
+}
