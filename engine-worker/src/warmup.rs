@@ -84,6 +84,7 @@ impl Bench<'_> {
                 history: prompt.clone(),
                 sampled: 0,
                 top_logprobs: None,
+                reuse: None,
             }],
             prefills: vec![Prefill { slot, id, prompt, range, last: true }],
             shape,

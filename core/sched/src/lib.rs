@@ -25,7 +25,7 @@ pub use engine::{Engine, EngineError};
 pub use epoch::{Epochs, Held, LAPSE};
 pub use event::{Event, FinishReason, Refusal, StepRecord, Timings, Usage};
 pub use mock::{Answers, MockEngine};
-pub use plan::{Decode, Join, Prefill, Sampled, StepOutcome, StepPlan};
+pub use plan::{Decode, Join, Move, Prefill, Reuse, Sampled, StepOutcome, StepPlan};
 pub use planner::{Limits, PLANNER_VERSION, Running, StepProblem, StepSolution, Waiting};
 pub use scheduler::Scheduler;
 pub use seq::{Phase, PlanKey};

@@ -3,16 +3,21 @@
 use std::{ops::Range, sync::Arc};
 
 use sample::{Logprobs, Sampling};
-use units::{RequestId, Slot, Span, Token};
+use units::{Owner, RequestId, Slot, Span, Token};
 
 use crate::StepShape;
 
-/// One engine step. Owns everything it names, so that it outlives any change to the scheduler.
+/// One engine step: moves, then joins, then rows. Owns everything it names, so that it outlives any
+/// change to the scheduler.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepPlan {
     /// Steps are numbered from 1.
     pub number: u64,
-    /// Sequences that take a slot in this step. The engine forgets whatever the slot held.
+    /// What happens to kept prefixes first, in order. Done even if the rest of the step fails, unless the
+    /// plan was [unfit](crate::EngineError::Unfit).
+    pub moves: Vec<Move>,
+    /// Sequences that take a slot in this step. The engine forgets whatever the slot held, unless the
+    /// join reuses a prefix.
     pub joins: Vec<Join>,
     /// Sequences that sample one more token each.
     pub decodes: Vec<Decode>,
@@ -22,6 +27,36 @@ pub struct StepPlan {
     pub shape: StepShape,
     /// What the planner expects it to take.
     pub predicted: Span,
+}
+
+/// What happens to a kept prefix. Between two steps, so a slot still holds what the last step left in
+/// it, whether its sequence has ended or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Move {
+    /// The slot's first `tokens` tokens are kept under an owner that keeps nothing. The slot holds
+    /// them, and perhaps more.
+    Keep {
+        /// Where they are.
+        slot: Slot,
+        /// Under which name.
+        owner: Owner,
+        /// How many. At least 1.
+        tokens: u32,
+    },
+    /// What the owner keeps is given up.
+    Drop {
+        /// Whose.
+        owner: Owner,
+    },
+}
+
+/// A sequence begins with a kept prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reuse {
+    /// Who keeps it.
+    pub owner: Owner,
+    /// How much of it: at least 1 and less than the sequence's history.
+    pub tokens: u32,
 }
 
 /// A sequence takes a slot.
@@ -40,6 +75,8 @@ pub struct Join {
     pub sampled: u32,
     /// Log probabilities are wanted, and of this many of the likeliest tokens.
     pub top_logprobs: Option<u32>,
+    /// The beginning of `history` that need not be computed.
+    pub reuse: Option<Reuse>,
 }
 
 impl Join {
@@ -87,7 +124,7 @@ impl Prefill {
 }
 
 impl StepPlan {
-    /// Nothing to do.
+    /// Nothing to compute. Moves alone make no step: they wait for the next.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.decodes.is_empty() && self.prefills.is_empty()

@@ -261,6 +261,7 @@ impl Scheduler {
             history: sequence.history.clone(),
             sampled: sequence.sampled,
             top_logprobs: sequence.top_logprobs,
+            reuse: None,
         });
         plan.prefills.push(prefill(&sequence, tokens));
         self.running.insert(key, sequence);

@@ -11,6 +11,11 @@ pub struct RequestId(pub u128);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(pub u32);
 
+/// Who keeps a prefix's KV after the sequence that computed it: a sequence of the backend's, or a
+/// saved state. Below the cache's count of owners.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner(pub u32);
+
 /// An id of the model's vocabulary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u32);

@@ -8,5 +8,5 @@ mod id;
 mod time;
 
 pub use count::{BLOCK_TOKENS, BlockCount, TokenCount};
-pub use id::{ParseRequestIdError, RequestId, Slot, Token};
+pub use id::{Owner, ParseRequestIdError, RequestId, Slot, Token};
 pub use time::{Micros, Span};

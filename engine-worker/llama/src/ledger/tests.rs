@@ -16,6 +16,7 @@ fn join(slot: u32) -> StepPlan {
         history: vec![Token(1); 10].into(),
         sampled: 0,
         top_logprobs: None,
+        reuse: None,
     };
     StepPlan { joins: vec![join], ..StepPlan::default() }
 }

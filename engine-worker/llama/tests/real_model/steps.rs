@@ -61,6 +61,7 @@ impl Sequence {
                 history: self.prompt.clone(),
                 sampled: self.sampled,
                 top_logprobs: self.top_logprobs,
+                reuse: None,
             });
         }
         if let (Some(&token), false) = (self.answer.last(), self.ended) {
