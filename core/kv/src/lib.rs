@@ -1,14 +1,22 @@
-//! The KV core: who holds which block.
+//! The KV core: who holds which block, and which prefixes are kept.
 //!
-//! reserve -> (extend) -> release. A sequence takes blocks of 16 tokens from the [`Pool`] as a
-//! [`Lease`], a value that it must hand back. The pool never blocks and never guesses: what it cannot
-//! give, it refuses, and nothing has changed.
-//!
-//! What is absent: the pool does not know sequences, time or a backend.
+//! See [`KvCore`] for the life of a lease.
 
 mod check;
+mod core;
+mod found;
+mod handle;
+mod hash;
 mod lease;
+mod options;
+mod paged;
 mod pool;
+mod sketch;
 
+pub use crate::core::{Counters, Cut, IndexChange, KvCore};
+pub use found::Match;
+pub use hash::{BlockHash, block_hashes};
 pub use lease::Lease;
+pub use options::{Kind, Layout, Options};
 pub use pool::{BlockId, Pool, Usage};
+pub use sketch::{Bucket, Sketch};

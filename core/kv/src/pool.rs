@@ -19,6 +19,9 @@ pub struct Usage {
     pub reclaimable: BlockCount,
     /// The rest.
     pub free: BlockCount,
+    /// The most that one new lease can get. Less than what is free or reclaimable where a lease has to
+    /// lie in one piece.
+    pub largest: BlockCount,
 }
 
 /// Blocks and who may have them. The block given back last is given out first: its memory is warm.
@@ -42,7 +45,14 @@ impl Pool {
 
     /// Takes `count` blocks, or none if there are fewer.
     pub fn reserve(&mut self, count: BlockCount) -> Option<Lease> {
-        let mut lease = Lease { blocks: Vec::new() };
+        let mut lease = Lease {
+            blocks: Vec::new(),
+            cached: 0,
+            owner: None,
+            pin: crate::handle::Handle::ROOT,
+            kept: BlockCount(0),
+            shared: BlockCount(0),
+        };
         self.extend(&mut lease, count).then_some(lease)
     }
 
@@ -72,7 +82,7 @@ impl Pool {
             BlockCount(u32::try_from(blocks).expect("a pool counts its blocks in 32 bits"))
         };
         let (total, free) = (count(self.held.len()), count(self.free.len()));
-        Usage { total, held: total - free, reclaimable: BlockCount(0), free }
+        Usage { total, held: total - free, reclaimable: BlockCount(0), free, largest: free }
     }
 }
 
@@ -85,7 +95,7 @@ mod tests {
     fn a_lease_that_cannot_be_given_changes_nothing() {
         let mut pool = Pool::new(BlockCount(4));
         let mut lease = pool.reserve(BlockCount(3)).expect("room");
-        assert_eq!(pool.reserve(BlockCount(2)), None);
+        assert!(pool.reserve(BlockCount(2)).is_none());
         assert!(!pool.extend(&mut lease, BlockCount(2)));
         assert_eq!((lease.len(), pool.usage().free), (BlockCount(3), BlockCount(1)));
         pool.release(lease);
