@@ -34,7 +34,7 @@ export MODEL PORT BACKEND
 export CADENCE_CACHE := $(CACHE)
 
 .NOTPARALLEL:
-.PHONY: help run model test test-compose fuzz lint clean-run setup check-run faketime
+.PHONY: help run model test test-compose fuzz fuzz-kv lint clean-run setup check-run faketime
 
 help: ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1: /p' Makefile
@@ -55,6 +55,9 @@ test-compose: setup model ## Try docker-compose.yml with a Docker engine
 
 fuzz: setup model ## Run every fuzz test for SECONDS=300 each
 	CADENCE_TEST_MODEL="$(abspath $(MODEL_FILE))" CADENCE_FUZZ_SECS="$(SECONDS)" cargo test --locked --workspace --lib --bins --tests --no-fail-fast fuzz -- --test-threads=1
+
+fuzz-kv: ## Compare the KV core with its reference over 5,000 sequences a layout
+	CADENCE_KV_SEQUENCES=5000 cargo test --locked --release -p kv --test differential -- --nocapture
 
 lint: setup ## Check format, lints, documentation, house rules, dependencies
 	@cargo clippy --version >/dev/null 2>&1 && cargo fmt --version >/dev/null 2>&1 || rustup component add clippy rustfmt

@@ -13,20 +13,29 @@ use crate::{BlockHash, Lease, Match, Sketch, Usage};
 ///              `-> forgo
 /// ```
 ///
-/// Matches and leases are values that must be handed back to the core that gave them. Nothing here
-/// knows time: recency is a counter that every lookup and publication moves on, so the same calls give
-/// the same evictions, block ids included.
+/// Matches and leases are values that must be handed back, once, to the core that gave them:
+///
+/// ```compile_fail,E0382
+/// fn hand_back_twice(core: &mut dyn kv::KvCore) {
+///     let found = core.lookup(&[]);
+///     core.forgo(found);
+///     core.forgo(found);
+/// }
+/// ```
+///
+/// Nothing here knows time. A prefix is as recent as the last match or lease that let it go, so the
+/// same calls give the same evictions, block ids included.
 pub trait KvCore: Debug + Send {
     /// The kept part of a prompt, pinned: whatever happens, it is not evicted before the match is
     /// handed back or its lease is released. At most all tokens but the last, which has to be computed
-    /// for its logits. Moves recency.
+    /// for its logits.
     fn lookup(&mut self, prompt: &[Token]) -> Match;
 
-    /// Gives a match back unused.
+    /// Gives a match back unused. What it found is then the last to be evicted.
     fn forgo(&mut self, found: Match);
 
-    /// Turns a match into a lease of `blocks` blocks, those that it shares included; evicts for them what
-    /// nobody pins, least recently used first.
+    /// Turns a match into a lease of `blocks` blocks, those that it shares included and no fewer than
+    /// these; evicts for them what nobody pins, the least recent first.
     ///
     /// # Errors
     /// There are fewer. The match comes back, still pinned, and nothing was evicted.
@@ -36,9 +45,13 @@ pub trait KvCore: Debug + Send {
     #[must_use]
     fn grow(&mut self, lease: &mut Lease, blocks: BlockCount) -> bool;
 
-    /// Keeps the whole blocks of `tokens`, whose KV the lease's sequence has computed, for others to find.
-    /// What the lease found or published before is a prefix of them.
-    /// The lease then pins them. `None` if there was nothing new to keep, or no room for it.
+    /// Keeps the whole blocks of `tokens`, whose KV the lease's sequence has computed, for others to find;
+    /// what the lease found or published before is a prefix of them. The lease pins them from then on.
+    ///
+    /// Answers under which owner the sequence's KV is to be kept: in [`Layout::Unified`](crate::Layout)
+    /// that of the whole blocks, in `Streams` of all `tokens`. `None` if there was nothing new to keep, or
+    /// no room for it, or (unified) if not all of it would lie in blocks of the lease's own: what others
+    /// published meanwhile stays as it is, and the lease keeps its duplicates to itself.
     fn publish(&mut self, lease: &mut Lease, tokens: &[Token]) -> Option<Owner>;
 
     /// Notes an answer's length, as far as it was seen, at every kept prefix of the lease's.

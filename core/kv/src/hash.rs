@@ -56,7 +56,8 @@ mod tests {
 
     #[test]
     fn hashes_are_fixed_for_ever() {
-        expect_test::expect!["[1f4d7cce36c03615, 1f733840cb7e4b5a, e0bff688e5747434]"].assert_eq(&format!("{:x?}", hashes(0..50)));
+        expect_test::expect!["[1f4d7cce36c03615, 1f733840cb7e4b5a, e0bff688e5747434]"]
+            .assert_eq(&format!("{:x?}", hashes(0..50)));
     }
 
     #[test]

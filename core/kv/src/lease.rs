@@ -2,7 +2,7 @@
 
 use units::{BlockCount, Owner};
 
-use crate::{BlockId, handle::Handle};
+use crate::{BlockId, found::Found, handle::Handle, pool::count};
 
 /// Blocks held by one sequence, in the order of its positions, and the prefix that it pins.
 #[must_use = "a lease holds blocks until it is given to `KvCore::release`"]
@@ -10,7 +10,6 @@ use crate::{BlockId, handle::Handle};
 pub struct Lease {
     pub(crate) blocks: Vec<BlockId>,
     pub(crate) cached: u32,
-    /// Who keeps the tokens that were found, until the lease publishes.
     pub(crate) owner: Option<Owner>,
     /// The last node of the prefix that it pins.
     pub(crate) pin: Handle,
@@ -21,10 +20,20 @@ pub struct Lease {
 }
 
 impl Lease {
+    pub(crate) fn new(
+        blocks: Vec<BlockId>,
+        pin: Handle,
+        owner: Option<Owner>,
+        found: Found,
+    ) -> Self {
+        let Found { tokens, kept, shared, .. } = found;
+        Self { blocks, cached: tokens, owner, pin, kept, shared }
+    }
+
     /// How many blocks it holds.
     #[must_use]
     pub fn len(&self) -> BlockCount {
-        BlockCount(u32::try_from(self.blocks.len()).expect("a pool counts its blocks in 32 bits"))
+        count(self.blocks.len())
     }
 
     /// Whether it holds none.
@@ -45,7 +54,8 @@ impl Lease {
         self.cached
     }
 
-    /// Who keeps them. `None` if there are none, or once the lease has published.
+    /// Who kept them when the lease was made, and does until the next publication. `None` if there were
+    /// none.
     #[must_use]
     pub fn owner(&self) -> Option<Owner> {
         self.owner

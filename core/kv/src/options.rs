@@ -2,7 +2,7 @@
 
 use units::BlockCount;
 
-use crate::{KvCore, paged::Paged};
+use crate::{KvCore, contiguous::Contiguous, naive::Naive, paged::Paged};
 
 /// What is shared, and what a kept prefix costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,9 @@ impl Kind {
     #[must_use]
     pub fn build(self, options: Options) -> Box<dyn KvCore> {
         match self {
-            Self::Paged | Self::Naive | Self::Contiguous => Box::new(Paged::new(options)),
+            Self::Paged => Box::new(Paged::new(&options)),
+            Self::Naive => Box::new(Naive::new(options)),
+            Self::Contiguous => Box::new(Contiguous::new(&options)),
         }
     }
 }

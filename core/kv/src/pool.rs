@@ -1,141 +1,114 @@
-//! The pool of blocks.
+//! The pool of blocks, and how many hold each.
 
 use units::BlockCount;
-
-use crate::Lease;
 
 /// A block of the KV cache. Below the pool's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId(pub u32);
 
-/// How a pool is used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// All blocks.
-    pub total: BlockCount,
-    /// Held by leases.
-    pub held: BlockCount,
-    /// Held by nobody but kept for reuse.
-    pub reclaimable: BlockCount,
-    /// The rest.
-    pub free: BlockCount,
-    /// The most that one new lease can get. Less than what is free or reclaimable where a lease has to
-    /// lie in one piece.
-    pub largest: BlockCount,
+impl BlockId {
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
 }
 
-/// Blocks and who may have them. The block given back last is given out first: its memory is warm.
+/// Blocks and how many hold each: leases, and nodes of kept prefixes. The block given back last is given
+/// out first: its memory is warm.
 #[derive(Debug)]
-pub struct Pool {
+pub(crate) struct Pool {
     /// Free blocks, the next one last.
     pub(crate) free: Vec<BlockId>,
-    /// Whether a lease holds the block, by block.
-    pub(crate) held: Vec<bool>,
+    pub(crate) holders: Vec<u32>,
 }
 
 impl Pool {
-    /// A pool of free blocks.
-    #[must_use]
-    pub fn new(total: BlockCount) -> Self {
-        Self {
-            free: (0..total.0).rev().map(BlockId).collect(),
-            held: vec![false; total.0 as usize],
-        }
+    /// A pool of free blocks, the one with the lowest id to be given out first.
+    pub(crate) fn new(total: BlockCount) -> Self {
+        Self { free: (0..total.0).rev().map(BlockId).collect(), holders: vec![0; total.0 as usize] }
     }
 
-    /// Takes `count` blocks, or none if there are fewer.
-    pub fn reserve(&mut self, count: BlockCount) -> Option<Lease> {
-        let mut lease = Lease {
-            blocks: Vec::new(),
-            cached: 0,
-            owner: None,
-            pin: crate::handle::Handle::ROOT,
-            kept: BlockCount(0),
-            shared: BlockCount(0),
-        };
-        self.extend(&mut lease, count).then_some(lease)
+    pub(crate) fn total(&self) -> BlockCount {
+        count(self.holders.len())
     }
 
-    /// Adds `count` blocks to a lease, or none if there are fewer. Says whether it did.
-    #[must_use]
-    pub fn extend(&mut self, lease: &mut Lease, count: BlockCount) -> bool {
-        let Some(kept) = self.free.len().checked_sub(count.0 as usize) else { return false };
+    pub(crate) fn free(&self) -> BlockCount {
+        count(self.free.len())
+    }
+
+    /// Takes free blocks, to the end of `blocks`.
+    ///
+    /// # Panics
+    /// There are fewer.
+    pub(crate) fn take(&mut self, count: BlockCount, blocks: &mut Vec<BlockId>) {
+        let kept = self.free.len().checked_sub(count.0 as usize).expect("the caller has made room");
         for block in self.free.drain(kept..).rev() {
-            self.held[block.0 as usize] = true;
-            lease.blocks.push(block);
-        }
-        true
-    }
-
-    /// Takes the blocks of a lease back. By value: a second release does not compile.
-    pub fn release(&mut self, lease: Lease) {
-        for block in lease.blocks.into_iter().rev() {
-            self.held[block.0 as usize] = false;
-            self.free.push(block);
+            self.holders[block.index()] = 1;
+            blocks.push(block);
         }
     }
 
-    /// How the pool is used.
-    #[must_use]
-    pub fn usage(&self) -> Usage {
-        let count = |blocks: usize| {
-            BlockCount(u32::try_from(blocks).expect("a pool counts its blocks in 32 bits"))
-        };
-        let (total, free) = (count(self.held.len()), count(self.free.len()));
-        Usage { total, held: total - free, reclaimable: BlockCount(0), free, largest: free }
+    /// One more holds these.
+    pub(crate) fn share(&mut self, blocks: &[BlockId]) {
+        for block in blocks {
+            self.holders[block.index()] += 1;
+        }
     }
+
+    /// One less holds these. Of those that nobody holds any more, the first is given out first.
+    pub(crate) fn give_back(&mut self, blocks: &[BlockId]) {
+        for block in blocks.iter().rev() {
+            let holders = &mut self.holders[block.index()];
+            *holders -= 1;
+            if *holders == 0 {
+                self.free.push(*block);
+            }
+        }
+    }
+}
+
+/// A length as a count of blocks.
+pub(crate) fn count(blocks: usize) -> BlockCount {
+    BlockCount(u32::try_from(blocks).expect("a pool counts its blocks in 32 bits"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
-    #[test]
-    fn a_lease_that_cannot_be_given_changes_nothing() {
-        let mut pool = Pool::new(BlockCount(4));
-        let mut lease = pool.reserve(BlockCount(3)).expect("room");
-        assert!(pool.reserve(BlockCount(2)).is_none());
-        assert!(!pool.extend(&mut lease, BlockCount(2)));
-        assert_eq!((lease.len(), pool.usage().free), (BlockCount(3), BlockCount(1)));
-        pool.release(lease);
-        assert_eq!(pool.usage().free, BlockCount(4));
+    fn ids<const N: usize>(ids: [u32; N]) -> Vec<BlockId> {
+        ids.map(BlockId).to_vec()
+    }
+
+    fn taken(pool: &mut Pool, count: u32) -> Vec<BlockId> {
+        let mut blocks = Vec::new();
+        pool.take(BlockCount(count), &mut blocks);
+        blocks
     }
 
     #[test]
     fn the_block_given_back_last_is_given_out_first() {
         let mut pool = Pool::new(BlockCount(4));
-        let first = pool.reserve(BlockCount(2)).expect("room");
-        let second = pool.reserve(BlockCount(1)).expect("room");
-        let (warm, warmer) = (first.blocks().to_vec(), second.blocks().to_vec());
-        pool.release(first);
-        pool.release(second);
-        let again = pool.reserve(BlockCount(3)).expect("room");
-        assert_eq!(again.blocks(), [warmer, warm].concat());
-        pool.release(again);
+        let warm = taken(&mut pool, 2);
+        let warmer = taken(&mut pool, 1);
+        pool.give_back(&warm);
+        pool.give_back(&warmer);
+        assert_eq!(taken(&mut pool, 3), ids([2, 0, 1]));
     }
 
-    proptest! {
-        #[test]
-        fn blocks_are_conserved(total in 0u32..12, steps in prop::collection::vec((0u8..3, 0u32..6), 0..60)) {
-            let mut pool = Pool::new(BlockCount(total));
-            let mut leases: Vec<Lease> = Vec::new();
-            for (kind, count) in steps {
-                match kind {
-                    0 => leases.extend(pool.reserve(BlockCount(count))),
-                    1 => if let Some(lease) = leases.last_mut() {
-                        let (before, free) = (lease.len(), pool.usage().free);
-                        let grew = pool.extend(lease, BlockCount(count));
-                        prop_assert_eq!(grew, free.0 >= count);
-                        prop_assert_eq!(lease.len().0, before.0 + if grew { count } else { 0 });
-                    },
-                    _ => if !leases.is_empty() {
-                        let lease = leases.swap_remove(count as usize % leases.len());
-                        pool.release(lease);
-                    },
-                }
-                pool.check(leases.iter());
-            }
-        }
+    #[test]
+    fn a_shared_block_is_free_once_the_last_has_given_it_back() {
+        let mut pool = Pool::new(BlockCount(3));
+        let blocks = taken(&mut pool, 2);
+        pool.share(&blocks[..1]);
+        pool.give_back(&blocks);
+        assert_eq!(pool.free, ids([2, 1]));
+        pool.give_back(&blocks[..1]);
+        assert_eq!(pool.free, ids([2, 1, 0]));
+    }
+
+    #[test]
+    #[should_panic(expected = "made room")]
+    fn no_more_is_given_out_than_there_is() {
+        taken(&mut Pool::new(BlockCount(0)), 1);
     }
 }

@@ -11,10 +11,11 @@ impl Scheduler {
     /// - SC-5: a slot is not in exactly one of the free list and one running sequence.
     /// - SC-6: a waiting sequence has a seat, or a running one has none.
     /// - SC-7: the index does not name every sequence, once, where it is.
-    /// - KV-1, KV-2: see [`kv::Pool::check`].
+    /// - What [`kv::KvCore::check`] checks.
     pub fn check(&self) {
         let seats = self.running.values().filter_map(|sequence| sequence.seat.as_ref());
-        self.pool.check(seats.clone().map(|seat| &seat.lease));
+        let leases: Vec<_> = seats.clone().map(|seat| &seat.lease).collect();
+        self.cache.check(&leases, &[]);
 
         let mut slots = BTreeSet::new();
         for slot in self.free_slots.iter().copied().chain(seats.map(|seat| seat.slot)) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kv::Pool;
+use kv::{Kind, KvCore, Layout, Options};
 use units::{Micros, RequestId, Slot};
 
 use crate::{
@@ -22,7 +22,7 @@ use crate::{
 pub struct Scheduler {
     pub(crate) limits: Limits,
     pub(crate) cost: StepCost,
-    pub(crate) pool: Pool,
+    pub(crate) cache: Box<dyn KvCore>,
     /// Slots nobody holds, the next one last.
     pub(crate) free_slots: Vec<Slot>,
     pub(crate) waiting: BTreeMap<PlanKey, Sequence>,
@@ -43,7 +43,12 @@ impl Scheduler {
         Self {
             limits,
             cost,
-            pool: Pool::new(limits.kv_blocks),
+            cache: Kind::Paged.build(Options {
+                blocks: limits.kv_blocks,
+                layout: Layout::Unified,
+                owners: 0,
+                prefixes: false,
+            }),
             free_slots: (0..limits.slots).rev().map(Slot).collect(),
             waiting: BTreeMap::new(),
             running: BTreeMap::new(),
@@ -236,7 +241,7 @@ impl Scheduler {
                 })
                 .collect(),
             free_slots: count(self.free_slots.len()),
-            free_blocks: self.pool.usage().free,
+            free_blocks: self.cache.usage().free,
         }
     }
 
@@ -251,7 +256,9 @@ impl Scheduler {
     fn join(&mut self, now: Micros, tokens: u32, plan: &mut StepPlan) {
         let (key, mut sequence) = self.waiting.pop_first().expect("the planner saw it waiting");
         let slot = self.free_slots.pop().expect("the planner counted the slots");
-        let lease = self.pool.reserve(sequence.blocks()).expect("the planner counted the blocks");
+        let found = self.cache.lookup(&sequence.history);
+        let lease = self.cache.reserve(found, sequence.blocks());
+        let lease = lease.expect("the planner counted the blocks");
         sequence.start(now, Seat { slot, lease });
         self.events.push(Event::Started { id: sequence.id });
         plan.joins.push(Join {
@@ -314,7 +321,7 @@ impl Scheduler {
     fn vacate(&mut self, seat: Option<Seat>) {
         if let Some(Seat { slot, lease }) = seat {
             self.free_slots.push(slot);
-            self.pool.release(lease);
+            self.cache.release(lease);
         }
     }
 }

@@ -59,7 +59,7 @@ impl Scheduler {
             step: self.step,
             limits: self.limits,
             cost: self.cost,
-            kv: self.pool.usage(),
+            kv: self.cache.usage(),
             sequences: sequences.map(|sequence| view(sequence, now)).collect(),
             running: crate::scheduler::count(self.running.len()),
             draining: self.draining,
