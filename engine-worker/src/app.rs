@@ -274,7 +274,13 @@ fn prepare_loop(
         None => warmup::measure(engine, &limits, &clock).context("the first steps failed")?,
     };
     tracing::info!(?cost, "step cost");
-    let scheduler = Scheduler::new(limits, cost);
+    let cache = kv::Kind::Paged.build(kv::Options {
+        blocks: limits.kv_blocks,
+        layout: kv::Layout::Unified,
+        owners: 0,
+        prefixes: false,
+    });
+    let scheduler = Scheduler::new(limits, cost, cache);
     let now = clock.now();
     let hub = Arc::new(Hub::new(now, scheduler.snapshot(now), RING_RECORDS));
     Ok(StepLoop {

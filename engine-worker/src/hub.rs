@@ -163,7 +163,7 @@ mod tests {
         let mut ring = Ring { records: VecDeque::new(), room: 3, last: 0 };
         assert_eq!(numbers(&ring, 0, 9), Some(vec![]));
         for id in 0..5 {
-            ring.push(Micros(id), Event::Started { id: RequestId(id.into()) });
+            ring.push(Micros(id), Event::Started { id: RequestId(id.into()), cached_tokens: 0 });
         }
         assert_eq!(numbers(&ring, 2, 9), Some(vec![3, 4, 5]));
         assert_eq!(numbers(&ring, 2, 1), Some(vec![3]));

@@ -108,7 +108,9 @@ pub(crate) fn record(record: &Record) -> Option<v1::Record> {
     let event = match &record.event {
         Event::Step(step) => v1::record::Event::Step(step_record(step)),
         Event::Accepted { id, .. } => life(id, Life::Submitted(submitted(&record.event)?)),
-        Event::Started { id } => life(id, Life::Started(v1::Started { cached_tokens: 0 })),
+        &Event::Started { ref id, cached_tokens } => {
+            life(id, Life::Started(v1::Started { cached_tokens }))
+        }
         Event::Token { id, .. } => life(id, Life::FirstToken(v1::FirstToken {})),
         Event::Finished { id, reason, usage, timings } => {
             life(id, Life::Finished(finished(reason, *usage, timings)))

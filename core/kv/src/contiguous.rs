@@ -82,6 +82,14 @@ impl KvCore for Contiguous {
         &self.answers
     }
 
+    fn keeps_prefixes(&self) -> bool {
+        false
+    }
+
+    fn lies_in_pieces(&self) -> bool {
+        false
+    }
+
     fn usage(&self) -> Usage {
         let (total, free) = (self.slab.total, self.slab.free());
         let largest = self.slab.largest();

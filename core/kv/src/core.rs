@@ -76,6 +76,12 @@ pub trait KvCore: Debug + Send {
     /// longest kept prefix with at least `least` answers, else of all prompts.
     fn answers(&self, prompt: &[Token], least: u32) -> &Sketch;
 
+    /// Whether anything is ever kept, so that it is worth waiting for a publication.
+    fn keeps_prefixes(&self) -> bool;
+
+    /// Whether a lease may lie in pieces, so that it grows by whatever is free.
+    fn lies_in_pieces(&self) -> bool;
+
     /// How the blocks are used.
     fn usage(&self) -> Usage;
 

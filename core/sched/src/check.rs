@@ -11,11 +11,15 @@ impl Scheduler {
     /// - SC-5: a slot is not in exactly one of the free list and one running sequence.
     /// - SC-6: a waiting sequence has a seat, or a running one has none.
     /// - SC-7: the index does not name every sequence, once, where it is.
-    /// - What [`kv::KvCore::check`] checks.
+    /// - SC-10: an index of the queue does not say what its sequences say.
+    /// - SC-11: the engine does not keep a prefix for each owner of the cache's.
+    /// - Whatever [`kv::KvCore::check`] says.
     pub fn check(&self) {
         let seats = self.running.values().filter_map(|sequence| sequence.seat.as_ref());
-        let leases: Vec<_> = seats.clone().map(|seat| &seat.lease).collect();
+        let leases: Vec<&kv::Lease> = seats.clone().map(|seat| &seat.lease).collect();
         self.cache.check(&leases, &[]);
+        let owners = self.cache.counters().owners;
+        assert_eq!(self.moves.keeping() as u64, owners, "SC-11: owners");
 
         let mut slots = BTreeSet::new();
         for slot in self.free_slots.iter().copied().chain(seats.map(|seat| seat.slot)) {
@@ -24,13 +28,15 @@ impl Scheduler {
         assert_eq!(slots.len(), self.limits.slots as usize, "SC-5: slots lost");
 
         let waits = |sequence: &Sequence| sequence.phase() == Phase::Waiting;
-        assert!(self.waiting.values().all(waits), "SC-6: a waiting sequence has a seat");
+        assert!(self.queue.iter().all(waits), "SC-6: a waiting sequence has a seat");
         assert!(!self.running.values().any(waits), "SC-6: a running sequence has none");
 
-        for (key, sequence) in self.waiting.iter().chain(&self.running) {
-            assert_eq!(self.keys.get(&sequence.id), Some(key), "SC-7");
-            assert_eq!(*key, sequence.key(), "SC-7");
+        for sequence in self.queue.iter().chain(self.running.values()) {
+            assert_eq!(self.keys.get(&sequence.id), Some(&sequence.key), "SC-7");
         }
-        assert_eq!(self.keys.len(), self.waiting.len() + self.running.len(), "SC-7");
+        assert!(self.queue.iter().all(|it| self.queue.get(&it.key).is_some()), "SC-7");
+        assert!(self.running.iter().all(|(key, it)| *key == it.key), "SC-7");
+        assert_eq!(self.keys.len(), self.queue.len() + self.running.len(), "SC-7");
+        self.queue.check();
     }
 }

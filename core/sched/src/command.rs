@@ -21,6 +21,8 @@ pub enum Command {
     Submit(Submission),
     /// End a request wherever it is. Unknown ids are ignored: it may just have finished.
     Cancel(RequestId),
+    /// A prompt was seen that may soon be submitted: what is kept of it is the last to be evicted.
+    Touch(Arc<[Token]>),
     /// Refuse what comes from now on; what is here finishes.
     Drain,
     /// End everything.

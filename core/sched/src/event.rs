@@ -23,7 +23,7 @@ pub enum Event {
         budget: Option<Span>,
         /// How soon its first token should be there, if that was asked for.
         first_token: Option<Span>,
-        /// Blocks that it will hold.
+        /// Blocks that it will hold at most, those that it shares included.
         blocks: BlockCount,
     },
     /// A request is not in the queue.
@@ -33,10 +33,12 @@ pub enum Event {
         /// Why.
         refusal: Refusal,
     },
-    /// A request has a slot. Said again after an eviction.
+    /// A request has a slot. Said again after a preemption.
     Started {
         /// Whose.
         id: RequestId,
+        /// Tokens at its beginning that need not be computed.
+        cached_tokens: u32,
     },
     /// A token was sampled.
     Token {
@@ -106,9 +108,9 @@ pub enum FinishReason {
     Length,
     /// It was cancelled.
     Cancelled,
-    /// Its deadline passed before it had a slot.
+    /// Its deadline passed: before it had a slot, or while it ran and late work is aborted.
     Deadline,
-    /// It was evicted, and its deadline passed before it had a slot again.
+    /// It was preempted, and its deadline passed before it had a slot again.
     Evicted,
     /// The engine stopped.
     Shutdown,
@@ -123,7 +125,7 @@ pub struct Usage {
     pub prompt_tokens: u32,
     /// Sampled, the one that ended the answer included.
     pub completion_tokens: u32,
-    /// Of the prompt, not computed but found.
+    /// Of the prompt, not computed but found when it first had a slot.
     pub cached_tokens: u32,
 }
 

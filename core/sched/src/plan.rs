@@ -43,6 +43,13 @@ pub enum Move {
         /// How many. At least 1.
         tokens: u32,
     },
+    /// The owner keeps only its first tokens.
+    Cut {
+        /// Who.
+        owner: Owner,
+        /// How many. At least 1, fewer than it keeps.
+        tokens: u32,
+    },
     /// What the owner keeps is given up.
     Drop {
         /// Whose.
@@ -145,6 +152,8 @@ pub struct StepOutcome {
     pub sampled: Vec<Sampled>,
     /// How long it took.
     pub took: Span,
+    /// Owners of the plan's moves that could not keep what they should: they keep nothing.
+    pub lost: Vec<Owner>,
 }
 
 /// One sampled token.

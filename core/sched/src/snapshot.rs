@@ -2,19 +2,26 @@
 
 use units::{BlockCount, Micros, RequestId, Span};
 
-use crate::{Limits, Phase, Scheduler, StepCost, Tier, seq::Sequence};
+use crate::{
+    Counters, Limits, Phase, Scheduler, StepCost, Tier,
+    seq::{Sequence, count},
+};
 
 /// Everything that the next plan depends on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     /// Number of the last planned step.
     pub step: u64,
-    /// Bounds.
+    /// Bounds, and the rules within them.
     pub limits: Limits,
     /// What steps cost.
     pub cost: StepCost,
     /// The KV blocks.
     pub kv: kv::Usage,
+    /// What is kept of prompts, and what was found.
+    pub cache: kv::Counters,
+    /// What became of requests that did not simply run to their end.
+    pub counters: Counters,
     /// Running sequences, then waiting ones, each in planning order.
     pub sequences: Vec<SequenceView>,
     /// How many of them run.
@@ -48,37 +55,50 @@ pub struct SequenceView {
     pub age: Span,
     /// Blocks held: none while it waits.
     pub blocks: BlockCount,
+    /// Those of them that are kept for others too.
+    pub shared: BlockCount,
+    /// Tokens of the prompt that were found when it first had a slot.
+    pub cached_tokens: u32,
+    /// How long it may not join yet, because it was preempted.
+    pub eligible_in: Span,
 }
 
 impl Scheduler {
     /// The state now. Between steps only.
     #[must_use]
     pub fn snapshot(&self, now: Micros) -> Snapshot {
-        let sequences = self.running.values().chain(self.waiting.values());
+        let sequences = self.running.values().chain(self.queue.iter());
         Snapshot {
             step: self.step,
             limits: self.limits,
             cost: self.cost,
             kv: self.cache.usage(),
+            cache: self.cache.counters(),
+            counters: self.counters,
             sequences: sequences.map(|sequence| view(sequence, now)).collect(),
-            running: crate::scheduler::count(self.running.len()),
+            running: count(self.running.len()),
             draining: self.draining,
         }
     }
 }
 
 fn view(sequence: &Sequence, now: Micros) -> SequenceView {
+    let lease = sequence.seat.as_ref().map(|seat| &seat.lease);
+    let usage = sequence.usage();
     SequenceView {
         id: sequence.id,
         phase: sequence.phase(),
         tier: sequence.tier,
         leased: sequence.epoch.is_some(),
-        prompt_tokens: sequence.usage().prompt_tokens,
+        prompt_tokens: usage.prompt_tokens,
         computed_tokens: sequence.computed,
         generated_tokens: sequence.sampled,
         max_tokens: sequence.max_tokens,
         deadline: sequence.deadline,
         age: sequence.age(now),
-        blocks: sequence.seat.as_ref().map_or(BlockCount(0), |seat| seat.lease.len()),
+        blocks: lease.map_or(BlockCount(0), kv::Lease::len),
+        shared: lease.map_or(BlockCount(0), kv::Lease::shared),
+        cached_tokens: usage.cached_tokens,
+        eligible_in: sequence.rests_until.map_or(Span::ZERO, |until| until.until(now)),
     }
 }

@@ -116,7 +116,14 @@ impl Bench<'_> {
     /// The step loop without its channels: plan, execute, read, commit, drain. The step that computes the
     /// prompts is not timed.
     fn run_engine(&mut self, work: &Work) -> Run {
-        let mut scheduler = Scheduler::new(limits(), StepCost::GUESS);
+        let limits = limits();
+        let cache = kv::Kind::Paged.build(kv::Options {
+            blocks: limits.kv_blocks,
+            layout: kv::Layout::Unified,
+            owners: 0,
+            prefixes: false,
+        });
+        let mut scheduler = Scheduler::new(limits, StepCost::GUESS, cache);
         let mut transcripts = BTreeMap::new();
         for number in 0..work.width {
             let id = RequestId(number.into());
@@ -186,6 +193,7 @@ fn limits() -> Limits {
         waiting: 64,
         unleased: 64,
         kv_blocks: BlockCount(8 * CONTEXT_TOKENS / 16),
+        rules: sched::Rules::default(),
     }
 }
 

@@ -294,7 +294,7 @@ impl Engine for Context<'_> {
         let begun = Instant::now();
         self.ledger.note(plan)?;
         match self.run(plan) {
-            Ok(sampled) => Ok(StepOutcome { sampled, took: begun.elapsed().into() }),
+            Ok(sampled) => Ok(StepOutcome { sampled, took: begun.elapsed().into(), lost: Vec::new() }),
             Err(error) => {
                 self.abandon(plan);
                 Err(error)

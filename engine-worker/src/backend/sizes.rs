@@ -54,6 +54,7 @@ impl Sizes {
             waiting: settings.waiting_max,
             unleased,
             kv_blocks: units::BlockCount(blocks.saturating_mul(slots)),
+            rules: sched::Rules::default(),
         }
     }
 }

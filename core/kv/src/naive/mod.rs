@@ -169,6 +169,14 @@ impl KvCore for Naive {
         counted.max_by_key(|it| it.path.len()).map_or(&self.answers, |it| &it.answers)
     }
 
+    fn keeps_prefixes(&self) -> bool {
+        self.options.prefixes && self.options.owners > 0
+    }
+
+    fn lies_in_pieces(&self) -> bool {
+        true
+    }
+
     fn usage(&self) -> Usage {
         let (total, free) = (self.options.blocks, count(self.free.len()));
         let reclaimable = self.reclaimable();

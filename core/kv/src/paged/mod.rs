@@ -36,7 +36,7 @@ impl Paged {
             tree: Tree::new(),
             owners: Owners::new(options),
             shares: options.layout == Layout::Unified,
-            prefixes: options.prefixes,
+            prefixes: options.prefixes && options.owners > 0,
             counters: Counters::default(),
             index: Vec::new(),
         }
@@ -142,6 +142,14 @@ impl KvCore for Paged {
 
     fn answers(&self, prompt: &[Token], least: u32) -> &Sketch {
         self.tree.answers(self.whole(prompt), least)
+    }
+
+    fn keeps_prefixes(&self) -> bool {
+        self.prefixes
+    }
+
+    fn lies_in_pieces(&self) -> bool {
+        true
     }
 
     fn usage(&self) -> Usage {

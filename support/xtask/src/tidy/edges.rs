@@ -23,7 +23,7 @@ const ROWS: [Row; 15] = [
     ("gateway", &["proto", "service", "units"]),
     ("admission-svc", &["admit", "proto", "service", "units"]),
     ("engine-worker", &["kv", "llama", "proto", "sample", "sched", "service", "text", "units"]),
-    ("llama", &["sample", "sched", "text", "units"]),
+    ("llama", &["kv", "sample", "sched", "text", "units"]),
     // Tools and tests: nothing depends on these.
     ("e2e", &["admission-svc", "engine-worker", "gateway", "proto", "service", "units"]),
     ("up", &[]),

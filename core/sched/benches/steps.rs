@@ -1,0 +1,175 @@
+//! What the scheduler costs: the plan of a step with a long queue behind it, and whole runs over either
+//! core.
+
+use std::{hint::black_box, time::Duration};
+
+use criterion::{
+    BenchmarkId, Criterion, Throughput, criterion_group, criterion_main,
+    measurement::{Measurement as _, WallTime},
+};
+use kv::{Kind, Layout, Options};
+use sample::Sampling;
+use sched::{
+    Answers, Command, Engine as _, Limits, MockEngine, Order, Reservation, Rules, Scheduler,
+    StepCost, StepPlan, Submission, Tier,
+};
+use trace::{Arrival, arrivals, text};
+use units::{BlockCount, Micros, RequestId, Span, Token};
+
+#[path = "../tests/sched/trace.rs"]
+mod trace;
+
+const SLOTS: u32 = 24;
+
+fn limits(blocks: u32, rules: Rules) -> Limits {
+    Limits {
+        slots: SLOTS,
+        context_tokens: 2_048,
+        batch_tokens: 512,
+        prefill_tokens: 512,
+        step: Span::from_millis(500),
+        waiting: 10_000,
+        unleased: 10_000,
+        kv_blocks: BlockCount(blocks),
+        rules,
+    }
+}
+
+struct World {
+    scheduler: Scheduler,
+    engine: MockEngine,
+    now: Micros,
+    next: u128,
+}
+
+impl World {
+    fn new(kind: Kind, limits: Limits) -> Self {
+        let options = Options {
+            blocks: limits.kv_blocks,
+            layout: Layout::Unified,
+            owners: 200,
+            prefixes: true,
+        };
+        let answers = Answers { words: 10..20, end: Token(1), tokens: 0 };
+        Self {
+            scheduler: Scheduler::new(limits, StepCost::GUESS, kind.build(options)),
+            engine: MockEngine::new(limits.slots, StepCost::GUESS, answers),
+            now: Micros(0),
+            next: 0,
+        }
+    }
+
+    fn submit(&mut self, prompt: Vec<Token>, max_tokens: u32, tier: Tier) {
+        self.next += 1;
+        let submission = Submission {
+            id: RequestId(self.next),
+            submitted_at: self.now,
+            prompt: prompt.into(),
+            sampling: Sampling::GREEDY,
+            top_logprobs: None,
+            max_tokens,
+            tier,
+            epoch: Some(1),
+            deadline: Some(self.now + Span::from_secs(100_000)),
+            first_token: None,
+            evict: Vec::new(),
+        };
+        self.scheduler.on_command(self.now, Command::Submit(submission));
+    }
+
+    fn run(&mut self, plan: StepPlan) {
+        let outcome = self.engine.execute(&plan);
+        self.now += outcome.as_ref().expect("a plan fits").took;
+        self.scheduler.commit_step(self.now, plan, outcome);
+        self.scheduler.drain_events();
+        self.scheduler.drain_index();
+    }
+
+    /// Whether there was something to do.
+    fn step(&mut self) -> bool {
+        let plan = self.scheduler.plan_step(self.now);
+        let works = !plan.is_empty();
+        if works {
+            self.run(plan);
+        }
+        works
+    }
+}
+
+/// A full machine and 1,000 who wait: each of 24 has 300 tokens of 500 + 1,000 behind it.
+fn crowded(blocks: u32, rules: Rules, tier: Tier) -> World {
+    let mut world = World::new(Kind::Paged, limits(blocks, rules));
+    for name in 0..1_000 + SLOTS {
+        world.submit(text(name % 40, 400).chain(text(100 + name, 100)).collect(), 1_000, tier);
+    }
+    for _ in 0..300 {
+        world.step();
+    }
+    world
+}
+
+fn plans(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("plan");
+    let rules = Rules::default();
+    let growing = Rules { reservation: Reservation::Grow, ..rules };
+    let prompts_first = Rules { order: Order::PrefillFirst, ..rules };
+    let cases = [
+        ("24 running, 1000 waiting", 4_096, rules, Tier::BestEffort),
+        ("24 running, 1000 promises waiting", 4_096, rules, Tier::Promised),
+        ("prompts first", 4_096, prompts_first, Tier::BestEffort),
+        ("no blocks left", 1_200, rules, Tier::BestEffort),
+        ("growing under pressure", 1_200, growing, Tier::BestEffort),
+    ];
+    for (name, blocks, rules, tier) in cases {
+        let mut world = crowded(blocks, rules, tier);
+        group.bench_function(name, |bencher| {
+            bencher.iter_custom(|steps| {
+                let mut spent = Duration::ZERO;
+                for _ in 0..steps {
+                    let begun = WallTime.start();
+                    let plan = black_box(world.scheduler.plan_step(world.now));
+                    spent += WallTime.end(begun);
+                    world.run(plan);
+                }
+                spent
+            });
+        });
+    }
+    group.finish();
+}
+
+/// Runs a trace to its end and says how many steps that took.
+fn run(kind: Kind, trace: &[Arrival]) -> u64 {
+    let mut world = World::new(kind, limits(1_024, Rules::default()));
+    let mut rest = trace.iter().peekable();
+    let mut steps = 0;
+    loop {
+        while let Some(arrival) = rest.next_if(|arrival| arrival.at <= world.now) {
+            world.submit(arrival.prompt.clone(), arrival.answer, Tier::BestEffort);
+        }
+        if world.step() {
+            steps += 1;
+        } else if let Some(next) = rest.peek() {
+            world.now = next.at;
+        } else {
+            return steps;
+        }
+    }
+}
+
+/// More than the modelled machine can serve, so that batches are full.
+fn runs(criterion: &mut Criterion) {
+    let trace = arrivals(1, 300, 2.0);
+    let mut group = criterion.benchmark_group("run");
+    group.sample_size(10);
+    for kind in [Kind::Naive, Kind::Paged] {
+        group.throughput(Throughput::Elements(run(kind, &trace)));
+        group.bench_function(BenchmarkId::from_parameter(format!("{kind:?}")), |bencher| {
+            bencher.iter(|| run(kind, black_box(&trace)));
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, plans, runs);
+criterion_main!(benches);

@@ -1,0 +1,198 @@
+//! A step, while it is filled.
+
+use units::BlockCount;
+
+use super::{Helper, Relief, Running, StepProblem, StepSolution, Waiting};
+use crate::{Limits, Order, PlanKey, StepCost, StepShape};
+
+/// A sequence joins with at least this many prompt tokens, or all it has: a slot that gets less
+/// would be held for nothing.
+const JOIN_TOKENS_MIN: u32 = 16;
+
+pub(super) struct Step<'a> {
+    limits: &'a Limits,
+    cost: &'a StepCost,
+    /// Who runs and stays.
+    running: &'a [Running],
+    stuck: Vec<usize>,
+    waiting: &'a [Waiting],
+    /// How many of `waiting` have had their turn: all, once one that cannot join bars the way.
+    heard: usize,
+    /// Slots that nobody has a claim to yet.
+    slots: u32,
+    /// Blocks that nobody has a claim to yet.
+    blocks: BlockCount,
+    solution: StepSolution,
+}
+
+impl<'a> Step<'a> {
+    pub(super) fn new(
+        problem: &'a StepProblem,
+        limits: &'a Limits,
+        cost: &'a StepCost,
+        relief: Relief,
+    ) -> Self {
+        let Relief { preempts, staying, stuck, slots, blocks } = relief;
+        Self {
+            limits,
+            cost,
+            running: &problem.running[..staying],
+            stuck,
+            waiting: &problem.waiting,
+            heard: 0,
+            slots,
+            blocks,
+            solution: StepSolution { preempts, ..StepSolution::default() },
+        }
+    }
+
+    pub(super) fn plan(mut self, order: Order) -> StepSolution {
+        match order {
+            Order::DecodeFirst => {
+                let held = self.first_prompt_row();
+                self.solution.shape = held;
+                self.decodes(0);
+                self.solution.shape.prefill -= held.prefill;
+                self.solution.shape.cells -= held.cells;
+                self.prompts();
+            }
+            Order::PrefillFirst => {
+                let first = usize::from(self.try_decode(0));
+                self.prompts();
+                self.decodes(first);
+            }
+        }
+        self.solution
+    }
+
+    /// The row that the first who runs is sure of, if it is in its prompt.
+    fn first_prompt_row(&self) -> StepShape {
+        let row = |first: &Running| {
+            with_prefill(StepShape::default(), first.prefill_left.min(1), first.computed)
+        };
+        self.running.first().map(row).unwrap_or_default()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.solution.rows() == 0
+    }
+
+    fn affordable(&self, shape: StepShape) -> bool {
+        self.cost.predict(shape) <= self.limits.step
+    }
+
+    fn decodes(&mut self, from: usize) {
+        for at in from..self.running.len() {
+            self.try_decode(at);
+        }
+    }
+
+    /// Adds a decode if it is one and the step can afford it.
+    fn try_decode(&mut self, at: usize) -> bool {
+        let Some(sequence) = self.running.get(at) else { return false };
+        let mut shape = self.solution.shape;
+        shape.decodes += 1;
+        shape.cells += u64::from(sequence.computed) + 1;
+        let fits = sequence.prefill_left == 0
+            && !self.stuck.contains(&at)
+            && shape.decodes + shape.prefill <= self.limits.batch_tokens
+            && (self.is_empty() || self.affordable(shape));
+        if fits {
+            self.solution.shape = shape;
+            self.solution.decodes.push(at);
+        }
+        fits
+    }
+
+    /// Adds prompts of those who run and of those who join, in planning order.
+    fn prompts(&mut self) {
+        for (at, sequence) in self.running.iter().enumerate() {
+            self.join_before(Some(sequence.key));
+            let tokens = self.prefill(sequence.prefill_left, sequence.computed, 1);
+            if tokens > 0 {
+                self.solution.prefills.push((at, tokens));
+            }
+        }
+        self.join_before(None);
+    }
+
+    /// Seats those of the queue that are planned before `key`. When the head does not fit, nobody behind
+    /// it may join either.
+    fn join_before(&mut self, key: Option<PlanKey>) {
+        while let Some(head) = self.waiting.get(self.heard)
+            && key.is_none_or(|key| head.key < key)
+        {
+            self.heard = if self.hear(head) { self.heard + 1 } else { self.waiting.len() };
+        }
+    }
+
+    /// Seats a request, or sets aside what it needs when somebody is about to help it. Says whether those
+    /// behind it may have their turn.
+    fn hear(&mut self, head: &Waiting) -> bool {
+        if self.slots == 0 || head.blocks > self.blocks {
+            return false;
+        }
+        if !self.is_helped(head) {
+            let tokens = self.prefill(head.prefill, head.cached, JOIN_TOKENS_MIN);
+            if tokens == 0 {
+                return false;
+            }
+            self.solution.joins.push((self.heard, tokens));
+        }
+        self.slots -= 1;
+        self.blocks -= head.blocks;
+        true
+    }
+
+    fn is_helped(&self, waiting: &Waiting) -> bool {
+        let works = |helper: &Helper| match *helper {
+            Helper::Running(at) => at < self.running.len(),
+            Helper::Waiting(at) => self.solution.joins.iter().any(|&(joins, _)| joins == at),
+        };
+        waiting.helpers.iter().any(works)
+    }
+
+    /// Adds as much of a prompt as the step can afford, and says how much: nothing if it is less than
+    /// `least` and less than the whole.
+    fn prefill(&mut self, left: u32, computed: u32, least: u32) -> u32 {
+        let shape = self.solution.shape;
+        let rows = self.limits.batch_tokens.saturating_sub(self.solution.rows());
+        let budget = self.limits.prefill_tokens.saturating_sub(shape.prefill);
+        let most = left.min(rows).min(budget);
+        let mut tokens = self.longest_affordable(most, computed);
+        if tokens == 0 && self.is_empty() {
+            tokens = most.min(1);
+        }
+        if tokens < least.min(left) && !self.is_empty() {
+            return 0;
+        }
+        self.solution.shape = with_prefill(shape, tokens, computed);
+        tokens
+    }
+
+    /// The most tokens, up to `most`, with which the step is still affordable. More tokens never cost
+    /// less, so the boundary can be searched.
+    fn longest_affordable(&self, most: u32, computed: u32) -> u32 {
+        let affordable =
+            |tokens| self.affordable(with_prefill(self.solution.shape, tokens, computed));
+        if affordable(most) {
+            return most;
+        }
+        let (mut low, mut high) = (0, most);
+        while low < high {
+            let middle = low + (high - low).div_ceil(2);
+            if affordable(middle) { low = middle } else { high = middle - 1 }
+        }
+        low
+    }
+}
+
+/// `shape` with a piece of a prompt: row `i` of it attends to `computed + i + 1` cells.
+fn with_prefill(shape: StepShape, tokens: u32, computed: u32) -> StepShape {
+    let (rows, before) = (u64::from(tokens), u64::from(computed));
+    StepShape {
+        decodes: shape.decodes,
+        prefill: shape.prefill + tokens,
+        cells: shape.cells + rows * before + rows * (rows + 1) / 2,
+    }
+}

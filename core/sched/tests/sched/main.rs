@@ -1,0 +1,12 @@
+//! The scheduler under the mock, in virtual time.
+
+mod bursts;
+mod hits;
+mod kept;
+mod ladder;
+mod rig;
+mod script;
+mod soak;
+mod steps;
+mod storm;
+mod trace;
