@@ -10,7 +10,7 @@ use criterion::{
 use kv::{Kind, Layout, Options};
 use sample::Sampling;
 use sched::{
-    Answers, Command, Engine as _, Limits, MockEngine, Order, Reservation, Rules, Scheduler,
+    Answers, Command, Engine as _, Event, Limits, MockEngine, Order, Reservation, Rules, Scheduler,
     StepCost, StepPlan, Submission, Tier,
 };
 use trace::{Arrival, arrivals, text};
@@ -77,12 +77,14 @@ impl World {
         self.scheduler.on_command(self.now, Command::Submit(submission));
     }
 
-    fn run(&mut self, plan: StepPlan) {
+    /// Runs a plan and says how many requests ended.
+    fn run(&mut self, plan: StepPlan) -> usize {
         let outcome = self.engine.execute(&plan);
         self.now += outcome.as_ref().expect("a plan fits").took;
         self.scheduler.commit_step(self.now, plan, outcome);
-        self.scheduler.drain_events();
         self.scheduler.drain_index();
+        let events = self.scheduler.drain_events();
+        events.iter().filter(|event| matches!(event, Event::Finished { .. })).count()
     }
 
     /// Whether there was something to do.
@@ -96,11 +98,18 @@ impl World {
     }
 }
 
-/// A full machine and 1,000 who wait: each of 24 has 300 tokens of 500 + 1,000 behind it.
+/// A request of 500 tokens, 400 of which others have as well, that wants 1,000.
+fn long(world: &mut World, tier: Tier) {
+    let name = u32::try_from(world.next % 100_000).expect("small");
+    let prompt = text(name % 40, 400).chain(text(100 + name, 100)).collect();
+    world.submit(prompt, 1_000, tier);
+}
+
+/// A full machine and 1,000 who wait.
 fn crowded(blocks: u32, rules: Rules, tier: Tier) -> World {
     let mut world = World::new(Kind::Paged, limits(blocks, rules));
-    for name in 0..1_000 + SLOTS {
-        world.submit(text(name % 40, 400).chain(text(100 + name, 100)).collect(), 1_000, tier);
+    for _ in 0..1_000 + SLOTS {
+        long(&mut world, tier);
     }
     for _ in 0..300 {
         world.step();
@@ -129,7 +138,9 @@ fn plans(criterion: &mut Criterion) {
                     let begun = WallTime.start();
                     let plan = black_box(world.scheduler.plan_step(world.now));
                     spent += WallTime.end(begun);
-                    world.run(plan);
+                    for _ in 0..world.run(plan) {
+                        long(&mut world, tier);
+                    }
                 }
                 spent
             });
