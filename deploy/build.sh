@@ -2,9 +2,6 @@
 # The steps of the Dockerfile's builder. PREBUILT, CPU and FEATURES are explained there.
 set -eu
 
-# An argument that is not given is not set.
-PREBUILT=${PREBUILT:-} CPU=${CPU:-} FEATURES=${FEATURES:-}
-
 # Processors without AVX2 cannot run images for x86-64-v3; those sold since about 2015 have it. Elsewhere
 # it is the compilers' own baseline.
 flags() {
