@@ -14,6 +14,7 @@ mod process;
 mod skip;
 mod spec;
 mod stack;
+mod wiring;
 
 pub use chat::{Answer, Chat};
 pub use client::Client;
@@ -23,4 +24,5 @@ pub use link::{Link, Weather};
 pub use process::{Conditions, Process, processor_time};
 pub use skip::skipped;
 pub use spec::Spec;
-pub use stack::{Links, Stack, eventually, free_ports};
+pub use stack::{Stack, eventually};
+pub use wiring::{Links, free_ports};

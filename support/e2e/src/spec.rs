@@ -5,15 +5,17 @@ use crate::process::Conditions;
 /// What to start.
 #[derive(Clone, Debug)]
 pub struct Spec {
-    /// Further arguments of the engine.
+    /// Further arguments of every engine.
     pub engine: Vec<String>,
     /// Further arguments of admission.
     pub admission: Vec<String>,
     /// Further arguments of every gateway.
     pub gateway: Vec<String>,
+    /// How many engines besides the one that serves while it can. Admission watches them too.
+    pub spares: usize,
     /// How many gateways.
     pub gateways: usize,
-    /// Whether the processes reach each other through [`Links`](crate::Links).
+    /// Whether the processes reach each other, spares apart, through [`Links`](crate::Links).
     pub linked: bool,
     /// What every process is started under.
     pub conditions: Conditions,
@@ -47,6 +49,7 @@ impl Spec {
             engine,
             admission: Vec::new(),
             gateway: Vec::new(),
+            spares: 0,
             gateways: 1,
             linked: false,
             conditions: Conditions::default(),
@@ -71,6 +74,13 @@ impl Spec {
     #[must_use]
     pub fn gateway(mut self, args: &[&str]) -> Self {
         self.gateway.extend(args.iter().map(ToString::to_string));
+        self
+    }
+
+    /// Further engines, like the first.
+    #[must_use]
+    pub fn spares(mut self, count: usize) -> Self {
+        self.spares = count;
         self
     }
 

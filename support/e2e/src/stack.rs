@@ -1,113 +1,66 @@
 //! The three processes, wired to each other.
 
 use std::{
-    net::{Ipv4Addr, SocketAddr, TcpListener},
+    net::SocketAddr,
     path::Path,
     time::{Duration, Instant},
 };
 
 use tempfile::TempDir;
 
-use crate::{Gauges, Link, Process, Spec};
+use crate::{
+    Gauges, Links, Process, Spec,
+    wiring::{Doors, Wiring},
+};
 
 /// A running stack.
 #[derive(Debug)]
 pub struct Stack {
-    /// The engine worker.
+    /// The engine worker that serves while it can.
     pub engine: Process,
+    /// Further engine workers.
+    pub spares: Vec<Process>,
     /// The admission service.
     pub admission: Process,
     /// The gateways.
     pub gateways: Vec<Process>,
-    ports: Ports,
-    links: Option<Links>,
+    wiring: Wiring,
     http: reqwest::Client,
     _dir: TempDir,
 }
 
-/// The connections between the processes.
-#[derive(Debug)]
-pub struct Links {
-    /// From every gateway to the engine.
-    pub gateway_engine: Link,
-    /// From every gateway to admission.
-    pub gateway_admission: Link,
-    /// From admission to the engine.
-    pub admission_engine: Link,
-}
-
-#[derive(Clone, Debug)]
-struct Ports {
-    engine: u16,
-    engine_metrics: u16,
-    admission: u16,
-    admission_metrics: u16,
-    gateways: Vec<u16>,
-}
-
-/// Where each process finds the others.
-struct Routes {
-    gateway_engine: SocketAddr,
-    gateway_admission: SocketAddr,
-    admission_engine: SocketAddr,
-}
-
-impl Ports {
-    fn free(gateways: usize) -> Self {
-        let mut free = free_ports(4 + gateways).into_iter();
-        let mut port = || free.next().expect("enough ports were asked for");
-        Self {
-            engine: port(),
-            engine_metrics: port(),
-            admission: port(),
-            admission_metrics: port(),
-            gateways: (0..gateways).map(|_| port()).collect(),
-        }
-    }
-}
-
-impl Links {
-    async fn between(ports: &Ports) -> Self {
-        Self {
-            gateway_engine: Link::to(local(ports.engine)).await,
-            gateway_admission: Link::to(local(ports.admission)).await,
-            admission_engine: Link::to(local(ports.engine)).await,
-        }
-    }
-}
-
-impl Routes {
-    fn through(links: Option<&Links>, ports: &Ports) -> Self {
-        let (engine, admission) = (local(ports.engine), local(ports.admission));
-        Self {
-            gateway_engine: links.map_or(engine, |it| it.gateway_engine.address()),
-            gateway_admission: links.map_or(admission, |it| it.gateway_admission.address()),
-            admission_engine: links.map_or(engine, |it| it.admission_engine.address()),
-        }
-    }
-}
+/// Gauges that are 0 when nothing runs or waits.
+const ENGINE_HOLDS: [&str; 3] = [
+    "cadence_engine_running",
+    "cadence_engine_waiting",
+    "cadence_engine_kv_blocks{state=\"held\"}",
+];
+const ADMISSION_HOLDS: [&str; 3] =
+    ["cadence_admission_leases", "cadence_admission_held", "cadence_admission_in_system_requests"];
 
 impl Stack {
-    /// Starts the processes and waits until every gateway is ready.
+    /// Starts the processes and waits until admission watches every engine and every gateway is ready.
     ///
     /// # Panics
     /// The stack is not ready within a minute.
     pub async fn start(spec: Spec) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        let ports = Ports::free(spec.gateways);
-        let links = if spec.linked { Some(Links::between(&ports).await) } else { None };
-        let routes = Routes::through(links.as_ref(), &ports);
+        let wiring = Wiring::of(&spec).await;
+        let spares = 1..wiring.engines.len();
         let stack = Self {
-            engine: start_engine(&spec, &ports, dir.path()),
-            admission: start_admission(&spec, &ports, &routes, dir.path()),
+            engine: start_engine(&spec, 0, &wiring, dir.path()),
+            spares: spares.map(|number| start_engine(&spec, number, &wiring, dir.path())).collect(),
+            admission: start_admission(&spec, &wiring, dir.path()),
             gateways: (0..spec.gateways)
-                .map(|number| start_gateway(&spec, number, &ports, &routes, dir.path()))
+                .map(|number| start_gateway(&spec, number, &wiring, dir.path()))
                 .collect(),
-            ports,
-            links,
+            wiring,
             http: reqwest::Client::new(),
             _dir: dir,
         };
+        let engines = stack.wiring.engines.len();
+        let watched = eventually(Duration::from_secs(60), async || stack.watches(engines).await);
+        assert!(watched.await, "admission does not watch all of {engines} engines");
         for gateway in 0..spec.gateways {
             let ready =
                 eventually(Duration::from_secs(60), async || stack.is_healthy(gateway).await);
@@ -122,15 +75,18 @@ impl Stack {
     /// The stack was not asked for any.
     #[must_use]
     pub fn links(&self) -> &Links {
-        self.links.as_ref().expect("the specification says `linked`")
+        self.wiring.links.as_ref().expect("the specification says `linked`")
     }
 
     /// Every gauge of every process. Nothing when one of them does not answer.
     pub async fn gauges(&self) -> Option<Gauges> {
         let mut gauges = Gauges::default();
-        gauges.add("engine", &self.exposition(self.ports.engine_metrics).await?);
-        gauges.add("admission", &self.exposition(self.ports.admission_metrics).await?);
-        for (number, port) in self.ports.gateways.iter().enumerate() {
+        gauges.add("engine", &self.exposition(self.serving().metrics).await?);
+        for (number, spare) in self.wiring.engines[1..].iter().enumerate() {
+            gauges.add(&format!("spare-{number}"), &self.exposition(spare.metrics).await?);
+        }
+        gauges.add("admission", &self.exposition(self.wiring.admission.metrics).await?);
+        for (number, port) in self.wiring.gateways.iter().enumerate() {
             gauges.add(&format!("gateway-{number}"), &self.exposition(*port).await?);
         }
         Some(gauges)
@@ -139,31 +95,31 @@ impl Stack {
     /// The address of a gateway's route.
     #[must_use]
     pub fn url(&self, gateway: usize, path: &str) -> String {
-        format!("http://127.0.0.1:{}{path}", self.ports.gateways[gateway])
+        format!("http://127.0.0.1:{}{path}", self.wiring.gateways[gateway])
     }
 
     /// A gateway's address, for clients that speak bytes.
     #[must_use]
     pub fn address(&self, gateway: usize) -> SocketAddr {
-        ([127, 0, 0, 1], self.ports.gateways[gateway]).into()
+        ([127, 0, 0, 1], self.wiring.gateways[gateway]).into()
     }
 
     /// The engine's gRPC address.
     #[must_use]
     pub fn engine_address(&self) -> String {
-        format!("http://127.0.0.1:{}", self.ports.engine)
+        format!("http://127.0.0.1:{}", self.serving().grpc)
     }
 
     /// Where the engine's metrics are.
     #[must_use]
     pub fn engine_metrics_url(&self) -> String {
-        format!("http://127.0.0.1:{}/metrics", self.ports.engine_metrics)
+        format!("http://127.0.0.1:{}/metrics", self.serving().metrics)
     }
 
     /// The admission service's gRPC address.
     #[must_use]
     pub fn admission_address(&self) -> String {
-        format!("http://127.0.0.1:{}", self.ports.admission)
+        format!("http://127.0.0.1:{}", self.wiring.admission.grpc)
     }
 
     /// The HTTP client.
@@ -186,19 +142,34 @@ impl Stack {
         ready.is_some_and(|(status, body)| status == 200 && body["admission"]["state"] == "ok")
     }
 
+    /// Whether admission watches so many engines.
+    pub async fn watches(&self, engines: usize) -> bool {
+        let watched = self.admission_metric("cadence_admission_watch_connected").await;
+        watched == engines as f64
+    }
+
     /// The sum of a metric's series on the engine; 0 when there are none.
     pub async fn engine_metric(&self, name: &str) -> f64 {
-        self.metric(self.ports.engine_metrics, name).await
+        self.metric(self.serving().metrics, name).await
+    }
+
+    /// The sum of a metric's series on a further engine.
+    pub async fn spare_metric(&self, spare: usize, name: &str) -> f64 {
+        self.metric(self.wiring.engines[1 + spare].metrics, name).await
     }
 
     /// The sum of a metric's series on the admission service.
     pub async fn admission_metric(&self, name: &str) -> f64 {
-        self.metric(self.ports.admission_metrics, name).await
+        self.metric(self.wiring.admission.metrics, name).await
     }
 
     /// The sum of a metric's series on a gateway.
     pub async fn gateway_metric(&self, gateway: usize, name: &str) -> f64 {
-        self.metric(self.ports.gateways[gateway], name).await
+        self.metric(self.wiring.gateways[gateway], name).await
+    }
+
+    fn serving(&self) -> Doors {
+        self.wiring.engines[0]
     }
 
     async fn exposition(&self, port: u16) -> Option<String> {
@@ -217,15 +188,15 @@ impl Stack {
 
     /// Whether nothing runs, waits, is leased or in flight anywhere.
     pub async fn is_idle(&self) -> bool {
-        let gauges = [
-            self.engine_metric("cadence_engine_running").await,
-            self.engine_metric("cadence_engine_waiting").await,
-            self.engine_metric("cadence_engine_kv_blocks{state=\"held\"}").await,
-            self.admission_metric("cadence_admission_leases").await,
-            self.admission_metric("cadence_admission_held").await,
-            self.admission_metric("cadence_admission_in_system_requests").await,
-        ];
-        let mut idle = gauges.iter().all(|gauge| *gauge == 0.0);
+        let mut idle = true;
+        for engine in &self.wiring.engines {
+            for gauge in ENGINE_HOLDS {
+                idle &= self.metric(engine.metrics, gauge).await == 0.0;
+            }
+        }
+        for gauge in ADMISSION_HOLDS {
+            idle &= self.admission_metric(gauge).await == 0.0;
+        }
         for gateway in 0..self.gateways.len() {
             idle &= self.gateway_metric(gateway, "cadence_gateway_in_flight{route=\"chat\"}").await
                 == 0.0;
@@ -234,54 +205,31 @@ impl Stack {
     }
 }
 
-fn start_engine(spec: &Spec, ports: &Ports, dir: &Path) -> Process {
-    let own =
-        [("--listen", local(ports.engine)), ("--metrics-listen", local(ports.engine_metrics))];
-    start(spec, "engine-worker", "engine", &own, &spec.engine, dir)
+fn start_engine(spec: &Spec, number: usize, wiring: &Wiring, dir: &Path) -> Process {
+    let label = if number == 0 { "engine".into() } else { format!("spare-{}", number - 1) };
+    start(spec, "engine-worker", &label, [wiring.engine_flags(number), spec.engine.clone()], dir)
 }
 
-fn start_admission(spec: &Spec, ports: &Ports, routes: &Routes, dir: &Path) -> Process {
-    let own = [
-        ("--listen", local(ports.admission)),
-        ("--metrics-listen", local(ports.admission_metrics)),
-        ("--engine", routes.admission_engine),
-    ];
+fn start_admission(spec: &Spec, wiring: &Wiring, dir: &Path) -> Process {
     // Decisions go to disk, as under `make run`.
-    let mut rest = vec!["--trace-dir".to_owned(), dir.join("traces").display().to_string()];
-    rest.extend_from_slice(&spec.admission);
-    start(spec, "admission-svc", "admission", &own, &rest, dir)
+    let traces = vec!["--trace-dir".into(), dir.join("traces").display().to_string()];
+    let flags = [wiring.admission_flags(), traces, spec.admission.clone()];
+    start(spec, "admission-svc", "admission", flags, dir)
 }
 
-fn start_gateway(
-    spec: &Spec,
-    number: usize,
-    ports: &Ports,
-    routes: &Routes,
-    dir: &Path,
-) -> Process {
-    let own = [
-        ("--listen", local(ports.gateways[number])),
-        ("--engine", routes.gateway_engine),
-        ("--admission", routes.gateway_admission),
-    ];
-    start(spec, "gateway", &format!("gateway-{number}"), &own, &spec.gateway, dir)
+fn start_gateway(spec: &Spec, number: usize, wiring: &Wiring, dir: &Path) -> Process {
+    let flags = [wiring.gateway_flags(number), spec.gateway.clone()];
+    start(spec, "gateway", &format!("gateway-{number}"), flags, dir)
 }
 
-fn start(
+fn start<const N: usize>(
     spec: &Spec,
     name: &str,
     label: &str,
-    own: &[(&str, SocketAddr)],
-    rest: &[String],
+    flags: [Vec<String>; N],
     dir: &Path,
 ) -> Process {
-    let own = own.iter().flat_map(|(flag, address)| [(*flag).to_owned(), address.to_string()]);
-    let args: Vec<String> = own.chain(rest.iter().cloned()).collect();
-    Process::start_under(spec.conditions.clone(), name, label, &args, dir)
-}
-
-fn local(port: u16) -> SocketAddr {
-    (Ipv4Addr::LOCALHOST, port).into()
+    Process::start_under(spec.conditions.clone(), name, label, &flags.concat(), dir)
 }
 
 /// Tries until `condition` holds. Says whether it did within `patience`.
@@ -294,15 +242,4 @@ pub async fn eventually(patience: Duration, condition: impl AsyncFn() -> bool) -
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     true
-}
-
-/// Ports that were free a moment ago. All are held until all are known, so that none comes twice.
-///
-/// # Panics
-/// Loopback has none.
-#[must_use]
-pub fn free_ports(count: usize) -> Vec<u16> {
-    let listeners: Vec<TcpListener> =
-        (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
-    listeners.iter().map(|it| it.local_addr().expect("an address").port()).collect()
 }

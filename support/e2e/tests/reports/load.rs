@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use e2e::{Answer, Chat, Process, Spec, Stack, eventually};
+use e2e::{Answer, Chat, Spec, Stack, eventually};
 use futures_util::{StreamExt as _, future::join_all, stream};
 use serde_json::json;
+
+/// On any machine.
+const SOON: Duration = Duration::from_secs(20);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_thousand_mixed_requests_and_none_gets_stuck() {
@@ -54,31 +57,58 @@ async fn an_idle_system_always_lets_one_through() {
     assert!(alone.is_complete(), "{alone:?}");
 }
 
-/// There is another engine, and it is well. Nobody begins there what has begun elsewhere.
+/// There is another engine, watched and well. Nobody begins there what has begun elsewhere, though what has
+/// not said anything yet does.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_is_never_begun_again_on_another_engine() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let port = std::net::TcpListener::bind("127.0.0.1:0")
-        .expect("a port")
-        .local_addr()
-        .expect("one")
-        .port();
-    let address = format!("127.0.0.1:{port}");
-    let args = ["--backend", "mock", "--listen", &address, "--metrics-listen", ""];
-    let _spare = Process::start("engine-worker", "spare", &args.map(String::from), dir.path());
-    let mut stack = Stack::start(Spec::mock(5_000, 100).gateway(&["--engine", &address])).await;
+    let spec = Spec::mock(5_000, 100).engine(&["--mock-prefill-us", "5000"]).spares(1);
+    let mut stack = Stack::start(spec).await;
     let chat = Chat::new("on and on", 400);
     let expected = chat.clone().with("max_tokens", json!(100)).ask(&stack, 0).await.text;
-    let cut = {
-        let stream = chat.ask(&stack, 0);
-        tokio::pin!(stream);
-        assert!(tokio::time::timeout(Duration::from_millis(300), &mut stream).await.is_err());
-        stack.engine.kill_now();
-        stream.await
-    };
-    assert!(cut.error.is_some() && cut.finish.is_none() && !cut.done, "{cut:?}");
+    let told_twenty =
+        async || stack.engine_metric("cadence_engine_generated_tokens_total").await >= 120.0;
+    let cut = killed_once(told_twenty, &stack, &chat).await;
+    assert!(cut.is_broken(), "{cut:?}");
     assert!(!cut.text.is_empty() && expected.starts_with(&cut.text), "{cut:?}");
-    stack.engine.kill();
-    let served = async || Chat::new("and you?", 4).ask(&stack, 0).await.is_complete();
-    assert!(eventually(Duration::from_secs(10), served).await, "the other engine does not serve");
+    assert_eq!((taken_by_spare(&stack).await, retries(&stack).await), (0.0, 0.0));
+
+    assert!(eventually(SOON, async || stack.watches(1).await).await);
+    let short = Chat::new("and you?", 4);
+    assert!(short.ask(&stack, 0).await.is_complete(), "the other engine does not serve");
+    assert_eq!(taken_by_spare(&stack).await, 1.0);
+    stack.engine.restart();
+    let is_back = async || short.ask(&stack, 0).await.is_complete() && taken(&stack).await > 0.0;
+    assert!(eventually(SOON, async || stack.watches(2).await && is_back().await).await);
+
+    let before = (taken_by_spare(&stack).await, retries(&stack).await);
+    let slow = Chat::new(&"word".repeat(400), 20);
+    let reads_prompt = async || stack.engine_metric("cadence_engine_running").await > 0.0;
+    let whole = killed_once(reads_prompt, &stack, &slow).await;
+    let after = (taken_by_spare(&stack).await, retries(&stack).await);
+    assert_eq!(after, (before.0 + 1.0, before.1 + 1.0), "{whole:?}");
+    assert!(whole.is_complete(), "{whole:?}");
+    assert_eq!(whole.text, slow.ask(&stack, 0).await.text);
+    let alone = stack.gateway_metric(0, "cadence_gateway_fallbacks_total").await;
+    assert_eq!(alone, 0.0, "admission let all of them in");
+}
+
+/// What comes of a chat whose engine is killed at some moment of it.
+async fn killed_once(moment: impl AsyncFn() -> bool, stack: &Stack, chat: &Chat) -> Answer {
+    let kill = async {
+        assert!(eventually(SOON, moment).await, "the moment does not come");
+        stack.engine.kill_now();
+    };
+    tokio::join!(chat.ask(stack, 0), kill).0
+}
+
+async fn taken(stack: &Stack) -> f64 {
+    stack.engine_metric("cadence_engine_accepted_total").await
+}
+
+async fn taken_by_spare(stack: &Stack) -> f64 {
+    stack.spare_metric(0, "cadence_engine_accepted_total").await
+}
+
+async fn retries(stack: &Stack) -> f64 {
+    stack.gateway_metric(0, "cadence_gateway_engine_retries_total").await
 }

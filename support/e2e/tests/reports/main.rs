@@ -5,4 +5,5 @@ mod input;
 mod leaving;
 mod load;
 mod model;
+mod secrets;
 mod text;

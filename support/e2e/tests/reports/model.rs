@@ -1,15 +1,14 @@
 //! What only a real model can get wrong.
 
 use e2e::{Answer, Chat, Spec, Stack};
-use futures_util::{StreamExt as _, future::join_all, stream};
+use futures_util::{StreamExt as _, stream};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_real_model_keeps_its_secrets_and_its_marks() {
+async fn a_real_model_keeps_its_zeros_and_its_marks() {
     let spec = Spec::model().admission(&["--limit-requests", "128", "--limit-tokens", "1000000"]);
     let stack = Stack::start(spec.admission(&["--limit-kv-blocks", "100000"])).await;
     zeros_are_text(&stack).await;
-    secrets_stay_with_their_owners(&stack).await;
     no_answer_shows_a_mark_of_the_template(&stack).await;
 }
 
@@ -28,35 +27,6 @@ async fn zeros_are_text(stack: &Stack) {
     let model = Chat::new("hello", 2).with("model", json!("a\u{0}b")).ask(stack, 0).await;
     assert_eq!(model.status, 404);
 }
-
-/// Thirty-two at once over a shared system prompt, four times as many as there are slots.
-async fn secrets_stay_with_their_owners(stack: &Stack) {
-    let words: Vec<String> = WORDS.split_whitespace().map(Into::into).collect();
-    assert_eq!(words.len(), 32);
-    let system = "You repeat exactly the word that the user tells you and nothing else. ".repeat(3);
-    let answers = join_all(words.iter().map(async |word| {
-        let messages = json!([
-            {"role": "system", "content": system},
-            {"role": "user", "content": format!("The secret word is {word}. Say only the secret word.")},
-        ]);
-        patient(Chat::new("", 8).with("messages", messages)).ask(stack, 0).await
-    }));
-    let answers = answers.await;
-    let mut own = 0;
-    for (word, answer) in words.iter().zip(&answers) {
-        assert!(answer.is_complete(), "{answer:?}");
-        let text = answer.text.to_lowercase();
-        own += usize::from(text.contains(word));
-        let foreign = words.iter().find(|other| *other != word && text.contains(*other));
-        assert_eq!(foreign, None, "{word} reads {text:?}");
-    }
-    assert!(own >= 16, "only {own} answers say their own word: {answers:?}");
-}
-
-const WORDS: &str = "giraffe volcano trumpet cinnamon glacier lantern pumpkin dolphin \
-    saddle thunder window blanket compass feather hammer island \
-    jungle kettle lemon mirror needle orchid pepper quartz \
-    rocket spider tunnel umbrella violin walnut yogurt zebra";
 
 async fn no_answer_shows_a_mark_of_the_template(stack: &Stack) {
     let subjects =
