@@ -23,16 +23,24 @@ base_image() {
     # Under a name of its own: nobody else's build shall take it for Debian's.
     BASE_IMAGE=cadence-base:$VERSION_CODENAME
     docker image inspect "$BASE_IMAGE" >/dev/null 2>&1 && return
-    debootstrap --variant=minbase "$VERSION_CODENAME" "$WORK/debian" >"$WORK/debootstrap.log" 2>&1 ||
-        { tail -5 "$WORK/debootstrap.log"; fail "debootstrap failed"; }
-    # Where packages come from, and whom to trust, as on this machine.
-    cp -RL /etc/apt/. "$WORK/debian/etc/apt"
-    rm -rf "$WORK/debian/etc/apt/auth.conf" "$WORK/debian/etc/apt/auth.conf.d"
-    [ ! -e /etc/ssl/certs/ca-certificates.crt ] ||
-        install -D /etc/ssl/certs/ca-certificates.crt "$WORK/debian/etc/ssl/certs/ca-certificates.crt"
-    rm -rf "$WORK/debian/var/cache/apt/archives" "$WORK/debian/var/lib/apt/lists"
-    tar -C "$WORK/debian" --numeric-owner -c . | docker import -c 'CMD ["bash"]' - "$BASE_IMAGE" >/dev/null
+    make_base "$VERSION_CODENAME" "$WORK/debian"
     rm -rf "$WORK/debian"
+}
+
+# make_base CODENAME FOLDER: packages come from where this machine has Debian's, and over the same way. Nothing
+# else of its apt goes along: others' sources want keys, and hooks programs, that the image lacks.
+make_base() {
+    local mirror
+    # shellcheck disable=SC2016 # For apt to expand. Nothing comes of it where apt has no lists.
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Origin: Debian' "Codename: $1" 'Created-By: Packages' | head -1)
+    debootstrap --variant=minbase "$1" "$2" ${mirror:+"$mirror"} >"$WORK/debootstrap.log" 2>&1 ||
+        { tail -5 "$WORK/debootstrap.log"; fail "debootstrap failed"; }
+    apt-config dump Acquire | grep -v '^Acquire::IndexTargets' >"$2/etc/apt/apt.conf.d/50machine"
+    [ ! -e /etc/ssl/certs/ca-certificates.crt ] ||
+        install -D /etc/ssl/certs/ca-certificates.crt "$2/etc/ssl/certs/ca-certificates.crt"
+    rm -rf "$2/var/cache/apt/archives" "$2/var/lib/apt/lists"
+    tar -C "$2" --numeric-owner -c . | docker import -c 'CMD ["bash"]' - "$BASE_IMAGE" >/dev/null ||
+        fail "$BASE_IMAGE cannot be imported"
 }
 
 # The binaries of the release, unless BINARIES names a folder that has others already.
