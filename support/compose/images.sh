@@ -104,5 +104,5 @@ check_images() {
         [[ $entrypoint == '["'* && $entrypoint != *'"/bin/sh"'* ]] || bad "$image starts through a shell"
         [ "$probed" = probed ] || bad "$image has no health check"
     done
-    printf '    %-14s %4d MB\n' "($BASE_IMAGE" "$(($(docker image inspect -f '{{.Size}}' "$BASE_IMAGE") / 1000000))"
+    printf '    of that %s: %d MB\n' "$BASE_IMAGE" "$(($(docker image inspect -f '{{.Size}}' "$BASE_IMAGE") / 1000000))"
 }
