@@ -34,8 +34,8 @@ impl Prefix {
 impl Naive {
     /// Whether a match or a lease pins this prefix or one that goes on from it.
     pub(super) fn is_pinned(&self, prefix: &Prefix) -> bool {
-        let mut below = self.prefixes.iter().filter(|it| it.path.starts_with(&prefix.path));
-        below.any(|it| self.pins.contains(&it.number))
+        let mut pinned = self.prefixes.iter().filter(|it| self.pins.contains(&it.number));
+        pinned.any(|it| it.path.starts_with(&prefix.path))
     }
 
     /// Whether another prefix goes on from this one.

@@ -9,8 +9,8 @@
 //! Nothing else puts nodes there, so a node comes behind all its descendants, and the first of the list
 //! is a leaf, the one that was let go the longest ago.
 //!
-//! The tree knows tokens, pins and recency. The blocks and owners that its nodes name are counted
-//! elsewhere; it says only who is pinned and who is not.
+//! The tree knows tokens, pins and recency. Who holds the blocks that its nodes name is counted in the
+//! pool, and who is named as an owner, with and without a pin, in the owners that pinning is handed.
 
 mod children;
 mod descend;

@@ -18,7 +18,7 @@ impl Tree {
             let (pins, parent, owner) = (node.pins, node.parent, node.owner);
             if pins == 1 {
                 self.wake(index);
-                owner.into_iter().for_each(|owner| owners.pin(owner));
+                owners.pin(owner.expect("only the root has no owner"));
             }
             index = parent;
         }
@@ -33,7 +33,7 @@ impl Tree {
             let (pins, parent, owner) = (node.pins, node.parent, node.owner);
             if pins == 0 {
                 self.lay(index);
-                owner.into_iter().for_each(|owner| owners.unpin(owner));
+                owners.unpin(owner.expect("only the root has no owner"));
             }
             index = parent;
         }

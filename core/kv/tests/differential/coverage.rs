@@ -25,6 +25,7 @@ impl Coverage {
     }
 
     /// Prints the shares, and fails if one that matters is too small.
+    #[expect(clippy::print_stdout, reason = "for whoever runs this by hand")]
     pub(crate) fn report(&self, wanted: &[&'static str]) {
         println!("{}: {} sequences", self.layout, self.sequences);
         let share = |what| {

@@ -70,7 +70,7 @@ struct Named(u64, Options);
 impl Drop for Named {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            println!("seed {}: {:?}", self.0, self.1);
+            eprintln!("seed {}: {:?}", self.0, self.1);
         }
     }
 }
