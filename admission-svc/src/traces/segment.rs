@@ -15,8 +15,9 @@ use sled::{Batch, Db, Mode};
 
 use super::{StoreError, frame};
 
-/// What sled may keep in memory for one database.
-const CACHE_BYTES: u64 = 8 << 20;
+/// What sled may keep in memory for one database, in its own count: what it really holds is a few times as
+/// much. Rows are written once and read in order, so a cache helps nobody.
+const CACHE_BYTES: u64 = 1 << 20;
 
 /// An open database.
 pub(super) struct Segment {

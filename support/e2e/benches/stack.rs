@@ -5,7 +5,7 @@
 //!   taken off what the client saw. Beside it: what of that is `Prepare`, `Decide`, and plain HTTP (the same
 //!   client asks the same gateway for `/version`), and the processor time of each process.
 //! - `decide`: how long does a decision take over loopback?
-//! - `memory`: are gateway and admission small, and flat after 10,000 requests?
+//! - `memory`: are gateway and admission small, and flat after 10,000 requests, and after 100,000?
 //! - `throughput`: how many tokens a second does the engine decode from the real model while clients
 //!   read them through the whole stack?
 //!
@@ -29,6 +29,7 @@ use proto::v1::{
 };
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Channel;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
@@ -277,18 +278,38 @@ async fn decide(scale: Scale) {
     println!("|---|---|---|---|---|");
     let spec = Spec::mock(20_000, 0).admission(&["--lease-ms", "1"]);
     let stack = Stack::start(spec).await;
-    let mut engine = EngineClient::connect(stack.engine_address()).await.expect("an engine");
-    let info = engine.info(v1::InfoRequest {}).await.expect("info").into_inner();
-    let client = AdmissionClient::connect(stack.admission_address()).await.expect("admission");
+    let mut asker = Asker::of(&stack).await;
     for callers in [1, 8] {
-        let each = scale.of(20_000 / callers);
+        let took = asker.ask(callers, scale.of(20_000 / callers)).await;
+        println!("| {callers} | {} | {} |", took.len(), quantiles(took));
+    }
+}
+
+/// Asks admission alone.
+struct Asker {
+    client: AdmissionClient<Channel>,
+    instance: String,
+    /// Questions so far: each has an id of its own.
+    asked: usize,
+}
+
+impl Asker {
+    async fn of(stack: &Stack) -> Self {
+        let mut engine = EngineClient::connect(stack.engine_address()).await.expect("an engine");
+        let info = engine.info(v1::InfoRequest {}).await.expect("info").into_inner();
+        let client = AdmissionClient::connect(stack.admission_address()).await.expect("admission");
+        Self { client, instance: info.engine_instance, asked: 0 }
+    }
+
+    /// How long each decision took when so many callers at once had `each` one after the other.
+    async fn ask(&mut self, callers: usize, each: usize) -> Vec<Duration> {
         let calls = (0..callers).map(|caller| {
-            let (mut client, instance) = (client.clone(), info.engine_instance.clone());
+            let (mut client, instance) = (self.client.clone(), &self.instance);
+            let first = self.asked + caller * each;
             async move {
                 let mut took = Vec::new();
-                for number in 0..each {
-                    let question =
-                        question((callers * 100 + caller) * 1_000_000 + number, &instance);
+                for number in first..first + each {
+                    let question = question(number, instance);
                     let begun = Instant::now();
                     client.decide(question).await.expect("a verdict");
                     took.push(begun.elapsed());
@@ -297,7 +318,8 @@ async fn decide(scale: Scale) {
             }
         });
         let took = join_all(calls).await.concat();
-        println!("| {callers} | {} | {} |", took.len(), quantiles(took));
+        self.asked += callers * each;
+        took
     }
 }
 
@@ -313,23 +335,44 @@ fn question(number: usize, instance: &str) -> v1::DecideRequest {
     }
 }
 
+/// Requests first. Then decisions alone: each is a row like a request's, and they are fast enough to
+/// fill the trace folder until it lets the oldest rows go.
 async fn memory(scale: Scale) {
-    println!("\n## memory: MiB resident after so many requests\n");
-    println!("| requests | gateway | admission |");
-    println!("|---|---|---|");
+    println!("\n## memory: MiB resident after so many requests, and decisions beyond theirs\n");
+    println!("| requests | decisions | gateway | admission | rows stored |");
+    println!("|---|---|---|---|---|");
     let stack = Stack::start(Spec::mock(0, 0).admission(&["--limit-requests", "64"])).await;
+    let mut asker = Asker::of(&stack).await;
     let mut done = 0;
-    for more in [0, 100, 1_900, 8_000, 10_000, 10_000] {
+    for more in [0, 1_000, 9_000, 10_000, 10_000, 20_000, 20_000, 30_000] {
         let each = scale.of(more / 16);
-        let clients = (0..16).map(|_| client(&stack, 0, each));
-        for answer in join_all(clients).await.concat() {
-            assert!(answer.is_complete(), "{answer:?}");
-        }
+        let clients = (0..16).map(|_| hurried(&stack, each));
+        join_all(clients).await;
         done += each * 16;
-        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-        let gateway = mib(stack.gateways[0].resident_bytes());
-        println!("| {done} | {gateway:.1} | {:.1} |", mib(stack.admission.resident_bytes()));
+        show_memory(&stack, done, asker.asked).await;
     }
+    for _ in 0..6 {
+        asker.ask(16, scale.of(50_000 / 16)).await;
+        show_memory(&stack, done, asker.asked).await;
+    }
+}
+
+/// Short answers one after the other, without a pause.
+async fn hurried(stack: &Stack, requests: usize) {
+    for _ in 0..requests {
+        let answer = Chat::new("a short question", 2).ask(stack, 0).await;
+        assert!(answer.is_complete(), "{answer:?}");
+    }
+}
+
+async fn show_memory(stack: &Stack, requests: usize, decisions: usize) {
+    // The trace thread may be behind.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    let gateway = mib(stack.gateways[0].resident_bytes());
+    let admission = mib(stack.admission.resident_bytes());
+    let rows = stack.admission_metric("cadence_admission_trace_rows_total").await;
+    println!("| {requests} | {decisions} | {gateway:.1} | {admission:.1} | {rows} |");
 }
 
 async fn throughput(scale: Scale) {
