@@ -8,7 +8,16 @@ use super::{Member, Violation};
 use crate::{source::Source, syntax::Outline};
 
 /// Crates that compute and do nothing else.
-const PURE: [&str; 5] = ["minijinja", "minijinja-contrib", "rand", "rand_chacha", "thiserror"];
+const PURE: [&str; 8] = [
+    "libm",
+    "minijinja",
+    "minijinja-contrib",
+    "rand",
+    "rand_chacha",
+    "serde",
+    "serde_json",
+    "thiserror",
+];
 /// What tests and benches of pure crates may use besides.
 const TEST_TOOLS: [&str; 3] = ["criterion", "expect-test", "proptest"];
 
