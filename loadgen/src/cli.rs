@@ -1,0 +1,49 @@
+//! The command line.
+
+use clap::{Parser, Subcommand};
+
+use crate::{calibrate, drain, recover, report, run, stub, validate};
+
+/// Measures OpenAI-compatible servers with an open loop.
+///
+/// Requests are sent at times that were fixed before the run, whatever the server does, and every
+/// latency counts from the time at which its request had to arrive. So a server that falls behind looks
+/// as bad as its users would find it: a closed loop would wait for it instead.
+#[derive(Debug, Parser)]
+#[command(name = "loadgen", version, after_help = EXAMPLES)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXAMPLES: &str = "\
+A first measurement of a server on port 8000:
+  loadgen calibrate --url http://127.0.0.1:8000             what it can do, which rates to try
+  loadgen run --url http://127.0.0.1:8000 --rate 1 --duration 60 --slo e2e:4000 --out one.parquet
+  loadgen report one.parquet --out report                   tables and figures
+
+Does the generator itself hold what it says?
+  loadgen validate                                          are its arrivals what theory expects
+  loadgen stub --port 9000 --service-ms 100 &               a server that can do 10 requests a second
+  loadgen run --url http://127.0.0.1:9000 --rate 20 --duration 60     must fall behind without bound
+
+Exit status: 0 done; 1 something failed; 2 wrong command line, or a run whose requests were not sent
+on time and which is therefore invalid; 130 interrupted, with what was measured until then on disk.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Send requests on schedule and write down what comes back
+    Run(Box<run::Options>),
+    /// Show runs as tables and figures
+    Report(report::Options),
+    /// Measure what a server can do, and propose rates and targets
+    Calibrate(calibrate::Options),
+    /// Check that arrivals are distributed as they should be
+    Validate(validate::Options),
+    /// Serve fixed answers in fixed time: a server whose behaviour is known
+    Stub(stub::Options),
+    /// Check that a server ends its streams well when it is told to stop
+    DrainCheck(drain::Options),
+    /// Make a Parquet file of the journal of a run that was killed
+    Recover(recover::Options),
+}

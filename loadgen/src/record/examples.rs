@@ -1,0 +1,34 @@
+//! A run for tests.
+
+use super::{End, Machine, Provenance, Row, Run, Worst};
+
+/// A whole run with `rows`.
+pub(crate) fn example(rows: Vec<Row>) -> Run {
+    let provenance = Provenance {
+        version: "1".into(),
+        command: vec!["loadgen".into()],
+        url: "http://localhost/v1".into(),
+        api: "chat".into(),
+        model: "m".into(),
+        arrivals: "poisson".into(),
+        workload: "cadence".into(),
+        rate: Some(1.4),
+        seed: 3,
+        duration_us: 1,
+        warmup_us: 0,
+        timeout_us: 1,
+        slo: "e2e:4000".into(),
+        retries: "none".into(),
+        scheduled: 2,
+        ks: Some((0.1, 0.5)),
+        started_unix_us: 1,
+        machine: Machine::this(),
+        end: Some(End { complete: true, wall_us: 5, worst: Worst::default() }),
+    };
+    Run { provenance, rows }
+}
+
+/// A row about which nothing is known.
+pub(crate) const fn example_row() -> Row {
+    Row::blank()
+}
