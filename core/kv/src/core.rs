@@ -107,7 +107,7 @@ pub struct Cut {
 }
 
 /// A change of the index of kept blocks. A block is named by the hash of it and of all before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IndexChange {
     /// It is kept now.
     Added(BlockHash),
@@ -115,6 +115,13 @@ pub enum IndexChange {
     Removed(BlockHash),
     /// Nothing is kept any more.
     Cleared,
+    /// Another answer was noted.
+    Answered {
+        /// Where the kept prefix ends under which it was; `None`: the lengths of all answers.
+        under: Option<BlockHash>,
+        /// All that were noted there.
+        answers: Box<Sketch>,
+    },
 }
 
 /// Counted since the start, except where it says now.

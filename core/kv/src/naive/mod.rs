@@ -12,7 +12,7 @@ use units::{BLOCK_TOKENS, BlockCount, Owner, Token};
 
 use crate::{
     BlockId, Counters, Cut, IndexChange, KvCore, Layout, Lease, Match, Options, Sketch, Usage,
-    found::Found, handle::Handle, pool::count,
+    found::Found, handle::Handle, hash::block_hashes, pool::count,
 };
 use prefixes::Prefix;
 
@@ -129,10 +129,20 @@ impl KvCore for Naive {
     }
 
     fn note_answer(&mut self, lease: &Lease, tokens: u32, ended: bool) {
-        self.answers.observe(tokens, ended);
         let path = self.path_of(lease.pin.generation);
-        let above = self.prefixes.iter_mut().filter(|it| path.starts_with(&it.path));
-        above.for_each(|prefix| prefix.answers.observe(tokens, ended));
+        let mut above: Vec<_> =
+            self.prefixes.iter_mut().filter(|it| path.starts_with(&it.path)).collect();
+        above.sort_by_key(|it| std::cmp::Reverse(it.path.len()));
+        for prefix in above {
+            prefix.answers.observe(tokens, ended);
+            self.index.push(IndexChange::Answered {
+                under: block_hashes(&prefix.path).last(),
+                answers: Box::new(prefix.answers.clone()),
+            });
+        }
+        self.answers.observe(tokens, ended);
+        let answers = Box::new(self.answers.clone());
+        self.index.push(IndexChange::Answered { under: None, answers });
     }
 
     fn release(&mut self, lease: Lease) {

@@ -113,7 +113,7 @@ impl KvCore for Paged {
 
     fn note_answer(&mut self, lease: &Lease, tokens: u32, ended: bool) {
         let at = self.tree.find(lease.pin).unwrap_or(ROOT);
-        self.tree.note_answer(at, tokens, ended);
+        self.tree.note_answer(at, tokens, ended, &mut self.index);
     }
 
     fn release(&mut self, lease: Lease) {

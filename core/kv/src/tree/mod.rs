@@ -22,7 +22,7 @@ mod store;
 
 use units::{BlockCount, Owner, Token};
 
-use crate::{BlockId, Sketch, handle::Handle, owners::Owners};
+use crate::{BlockId, IndexChange, Sketch, handle::Handle, owners::Owners};
 
 pub(crate) use descend::same_blocks;
 pub(crate) use node::Node;
@@ -96,14 +96,27 @@ impl Tree {
         self.nodes.clear()
     }
 
-    /// Counts an answer at a node and all above it.
-    pub(crate) fn note_answer(&mut self, at: Index, tokens: u32, ended: bool) {
+    /// Counts an answer at a node and all above it, and says so.
+    pub(crate) fn note_answer(
+        &mut self,
+        at: Index,
+        tokens: u32,
+        ended: bool,
+        changes: &mut Vec<IndexChange>,
+    ) {
         let mut index = at;
-        while index != ROOT {
-            self.nodes[index].answers.observe(tokens, ended);
-            index = self.nodes[index].parent;
+        loop {
+            let node = &mut self.nodes[index];
+            node.answers.observe(tokens, ended);
+            changes.push(IndexChange::Answered {
+                under: node.hashes.last().copied(),
+                answers: Box::new(node.answers.clone()),
+            });
+            if index == ROOT {
+                break;
+            }
+            index = node.parent;
         }
-        self.nodes[ROOT].answers.observe(tokens, ended);
     }
 
     /// The answers of the last node on the path of `tokens` that has at least so many, else of the root.

@@ -41,6 +41,10 @@ impl Ghost {
                 IndexChange::Added(hash) => assert!(self.index.insert(*hash), "{hash:?} twice"),
                 IndexChange::Removed(hash) => assert!(self.index.remove(hash), "{hash:?} unknown"),
                 IndexChange::Cleared => self.index.clear(),
+                IndexChange::Answered { under, .. } => {
+                    let kept = under.is_none_or(|hash| self.index.contains(&hash));
+                    assert!(kept, "{under:?} is not kept");
+                }
             }
         }
     }
