@@ -98,18 +98,28 @@ impl World {
     }
 }
 
-/// A request of 500 tokens, 400 of which others have as well, that wants 1,000.
-fn long(world: &mut World, tier: Tier) {
+/// What requests of a case want.
+#[derive(Clone, Copy)]
+struct Case {
+    name: &'static str,
+    blocks: u32,
+    rules: Rules,
+    tier: Tier,
+    answer: u32,
+}
+
+/// A request of 500 tokens, 400 of which others have as well.
+fn long(world: &mut World, case: Case) {
     let name = u32::try_from(world.next % 100_000).expect("small");
     let prompt = text(name % 40, 400).chain(text(100 + name, 100)).collect();
-    world.submit(prompt, 1_000, tier);
+    world.submit(prompt, case.answer, case.tier);
 }
 
 /// A full machine and 1,000 who wait.
-fn crowded(blocks: u32, rules: Rules, tier: Tier) -> World {
-    let mut world = World::new(Kind::Paged, limits(blocks, rules));
+fn crowded(case: Case) -> World {
+    let mut world = World::new(Kind::Paged, limits(case.blocks, case.rules));
     for _ in 0..1_000 + SLOTS {
-        long(&mut world, tier);
+        long(&mut world, case);
     }
     for _ in 0..300 {
         world.step();
@@ -122,16 +132,24 @@ fn plans(criterion: &mut Criterion) {
     let rules = Rules::default();
     let growing = Rules { reservation: Reservation::Grow, ..rules };
     let prompts_first = Rules { order: Order::PrefillFirst, ..rules };
+    let crowd = Case {
+        name: "24 running, 1000 waiting",
+        blocks: 4_096,
+        rules,
+        tier: Tier::BestEffort,
+        answer: 1_000,
+    };
     let cases = [
-        ("24 running, 1000 waiting", 4_096, rules, Tier::BestEffort),
-        ("24 running, 1000 promises waiting", 4_096, rules, Tier::Promised),
-        ("prompts first", 4_096, prompts_first, Tier::BestEffort),
-        ("no blocks left", 1_200, rules, Tier::BestEffort),
-        ("growing under pressure", 1_200, growing, Tier::BestEffort),
+        crowd,
+        Case { name: "24 running, 1000 promises waiting", tier: Tier::Promised, ..crowd },
+        Case { name: "one joins every step", answer: 24, ..crowd },
+        Case { name: "prompts first", rules: prompts_first, ..crowd },
+        Case { name: "no blocks left", blocks: 1_200, ..crowd },
+        Case { name: "growing under pressure", blocks: 1_200, rules: growing, ..crowd },
     ];
-    for (name, blocks, rules, tier) in cases {
-        let mut world = crowded(blocks, rules, tier);
-        group.bench_function(name, |bencher| {
+    for case in cases {
+        let mut world = crowded(case);
+        group.bench_function(case.name, |bencher| {
             bencher.iter_custom(|steps| {
                 let mut spent = Duration::ZERO;
                 for _ in 0..steps {
@@ -139,7 +157,7 @@ fn plans(criterion: &mut Criterion) {
                     let plan = black_box(world.scheduler.plan_step(world.now));
                     spent += WallTime.end(begun);
                     for _ in 0..world.run(plan) {
-                        long(&mut world, tier);
+                        long(&mut world, case);
                     }
                 }
                 spent
