@@ -11,7 +11,7 @@
 
 use std::{collections::BTreeMap, env, path::PathBuf, time::Instant};
 
-use llama::{Context, Model, Options, Yardstick};
+use llama::{Context, LayoutKind, Model, Options, Yardstick};
 use sample::Sampling;
 use sched::{Command, Engine as _, Event, Limits, Scheduler, StepCost, Submission, Tier};
 use text::{Tokenizer as _, Transcript};
@@ -58,7 +58,14 @@ fn main() {
     let model = Model::open(&model_path(), 0).expect("a model; run `make model`");
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
     let threads = u32::try_from(threads).expect("a machine has fewer processors");
-    let options = Options { slots: 8, context_tokens: CONTEXT_TOKENS, batch_tokens: 512, threads };
+    let options = Options {
+        slots: 8,
+        context_tokens: CONTEXT_TOKENS,
+        batch_tokens: 512,
+        threads,
+        owners: 0,
+        layout: LayoutKind::Streams,
+    };
     let mut bench = Bench {
         model: &model,
         bare: model.yardstick(&options).expect("a context"),

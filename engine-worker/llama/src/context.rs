@@ -1,80 +1,18 @@
 //! Runs steps on a model.
 
-use std::{num::NonZeroU32, time::Instant};
+use std::time::Instant;
 
-use llama_cpp_2::{
-    DecodeError,
-    context::{LlamaContext, params::LlamaContextParams},
-    llama_batch::LlamaBatch,
-    token::LlamaToken,
-};
+use llama_cpp_2::{DecodeError, context::LlamaContext, llama_batch::LlamaBatch, token::LlamaToken};
 use sample::{Logprobs, Sampler};
-use sched::{Engine, EngineError, Sampled, StepOutcome, StepPlan};
+use sched::{Engine, EngineError, Move, Sampled, StepOutcome, StepPlan};
 use text::Tokenizer;
-use units::{RequestId, Slot, Span, Token};
+use units::{Owner, RequestId, Slot, Span, Token};
 
 use crate::{
-    Model, backend,
+    ContextError, LayoutKind, Model, Options, backend,
+    layout::{Layout, LayoutError, Streams, Unified},
     ledger::{Ledger, Limits},
 };
-
-/// Sequences that llama.cpp can tell apart.
-const SLOTS_MAX: u32 = 256;
-
-/// More rows than any step computes in bearable time.
-const ROWS_MAX: u32 = 65_536;
-
-/// Threads, likewise.
-const THREADS_MAX: u32 = 512;
-
-/// Rows that are computed at once; a larger batch is computed in turns.
-const UBATCH_ROWS: u32 = 512;
-
-/// The least tokens of a stream, and what its length is a multiple of.
-const STREAM_STEP: u32 = 256;
-
-/// The policy that turns flash attention on whatever the backend would choose.
-const FLASH_ATTENTION_ON: i32 = 1;
-
-/// The size of a [`Context`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// Sequences at once, from 1 to 256.
-    pub slots: u32,
-    /// Tokens that each sequence can hold at least.
-    pub context_tokens: u32,
-    /// Rows of a step at most, up to 65,536.
-    pub batch_tokens: u32,
-    /// Threads that compute, up to 512.
-    pub threads: u32,
-}
-
-/// Why no context can be made.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ContextError {
-    /// An option is out of range.
-    #[error("{option} must be from 1 to {max}, not {value}")]
-    Range {
-        /// Its name in [`Options`].
-        option: &'static str,
-        /// What was asked for.
-        value: u32,
-        /// The largest possible.
-        max: u32,
-    },
-    /// llama.cpp makes none, most likely for lack of memory.
-    #[error(
-        "llama.cpp cannot make a context of {slots} x {context_tokens} tokens ({kv_bytes} bytes of KV); its log says why"
-    )]
-    Refused {
-        /// Sequences.
-        slots: u32,
-        /// Tokens of each.
-        context_tokens: u32,
-        /// Memory for them.
-        kv_bytes: u64,
-    },
-}
 
 /// Runs steps on a [`Model`]. Made and used on the engine thread.
 pub struct Context<'model> {
@@ -82,6 +20,7 @@ pub struct Context<'model> {
     llama: LlamaContext<'model>,
     limits: Limits,
     ledger: Ledger,
+    layout: Box<dyn Layout>,
     /// What samples each slot's sequence.
     samplers: Vec<Option<SlotSampler>>,
     batch: LlamaBatch<'static>,
@@ -89,6 +28,8 @@ pub struct Context<'model> {
     wanted: Vec<Wanted>,
     /// Spent inside llama.cpp since the context was made.
     decoding: Span,
+    /// Spent on keeping prefixes and beginning sequences.
+    moving: Span,
 }
 
 /// How the tokens of a slot's sequence are sampled.
@@ -112,20 +53,25 @@ impl Model {
     /// # Errors
     /// An option is out of range, or there is not enough memory.
     pub fn context(&self, options: &Options) -> Result<Context<'_>, ContextError> {
-        let stream = check(options)?;
-        let params = params(options, stream);
+        let options = self.with_possible_owners(options);
+        let shape = options.shape()?;
         let making = self.making_context();
-        let made = self.llama().new_context(backend::get(), params);
+        let made = self.llama().new_context(backend::get(), options.params(shape));
         drop(making);
         let llama = made.map_err(|_| ContextError::Refused {
-            slots: options.slots,
-            context_tokens: stream,
-            kv_bytes: (self.facts().kv_bytes_per_token)
-                .saturating_mul(u64::from(options.slots) * u64::from(stream)),
+            cells: shape.cells,
+            kv_bytes: self.facts().kv_bytes_per_token.saturating_mul(shape.cells.into()),
         })?;
+        let Options { slots, owners, .. } = options;
+        let (cells, layout): (_, Box<dyn Layout>) = match options.layout {
+            LayoutKind::Streams => (None, Box::new(Streams::new(owners))),
+            LayoutKind::Unified { .. } => (Some(shape.cells), Box::new(Unified::new(slots))),
+        };
         let limits = Limits {
-            slots: options.slots,
-            context_tokens: stream,
+            slots,
+            owners,
+            context_tokens: shape.context_tokens,
+            cells,
             rows: llama.n_batch().min(options.batch_tokens) as usize,
             vocabulary: self.vocabulary().len(),
         };
@@ -134,40 +80,25 @@ impl Model {
             llama,
             limits,
             ledger: Ledger::new(limits),
-            samplers: vec![None; options.slots as usize],
+            layout,
+            samplers: vec![None; slots as usize],
             batch: LlamaBatch::new(limits.rows, 1),
             wanted: Vec::with_capacity(limits.rows),
             decoding: Span::ZERO,
+            moving: Span::ZERO,
         })
     }
-}
 
-/// Checks the options; the length of a stream.
-pub(crate) fn check(options: &Options) -> Result<u32, ContextError> {
-    let within = |option, value, max| {
-        let fits = (1..=max).contains(&value);
-        if fits { Ok(()) } else { Err(ContextError::Range { option, value, max }) }
-    };
-    within("slots", options.slots, SLOTS_MAX)?;
-    // Positions and row numbers are signed.
-    let tokens_max = i32::MAX.unsigned_abs() / options.slots / STREAM_STEP * STREAM_STEP;
-    within("context_tokens", options.context_tokens, tokens_max)?;
-    within("batch_tokens", options.batch_tokens, ROWS_MAX)?;
-    within("threads", options.threads, THREADS_MAX)?;
-    Ok(options.context_tokens.next_multiple_of(STREAM_STEP))
-}
-
-pub(crate) fn params(options: &Options, stream: u32) -> LlamaContextParams {
-    let threads = options.threads.cast_signed();
-    LlamaContextParams::default()
-        .with_n_ctx(NonZeroU32::new(stream * options.slots))
-        .with_n_seq_max(options.slots)
-        .with_kv_unified(false)
-        .with_n_batch(options.batch_tokens)
-        .with_n_ubatch(options.batch_tokens.min(UBATCH_ROWS))
-        .with_n_threads(threads)
-        .with_n_threads_batch(threads)
-        .with_flash_attention_policy(FLASH_ATTENTION_ON)
+    /// The options, without owners if nothing of what they keep could be reused.
+    fn with_possible_owners(&self, options: &Options) -> Options {
+        let facts = self.facts();
+        if facts.reusable || options.owners == 0 {
+            return *options;
+        }
+        let architecture = &facts.architecture;
+        tracing::warn!(%architecture, "no prefix can be kept: layers with a sliding window forget");
+        Options { owners: 0, ..*options }
+    }
 }
 
 impl Context<'_> {
@@ -189,20 +120,63 @@ impl Context<'_> {
         self.decoding
     }
 
-    fn join(&mut self, plan: &StepPlan) -> Result<(), EngineError> {
+    /// Time spent on keeping prefixes and on beginning sequences, with one or without, since the context was
+    /// made.
+    #[must_use]
+    pub fn moving(&self) -> Span {
+        self.moving
+    }
+
+    /// Bytes of host memory that kept prefixes take now, beside the context's own cells.
+    #[must_use]
+    pub fn kept_bytes(&self) -> u64 {
+        self.layout.kept_bytes()
+    }
+
+    /// Tells which owners do not keep what they should.
+    fn move_prefixes(&mut self, plan: &StepPlan) -> Vec<Owner> {
+        let mut lost = Vec::new();
+        for &made in &plan.moves {
+            let (owner, moved) = match made {
+                Move::Keep { slot, owner, tokens } => {
+                    (owner, self.layout.keep(&mut self.llama, slot, owner, tokens))
+                }
+                Move::Cut { owner, tokens } => {
+                    (owner, self.layout.cut(&mut self.llama, owner, tokens))
+                }
+                Move::Drop { owner } => (owner, self.layout.give_up(&mut self.llama, owner)),
+            };
+            if let Err(error) = moved {
+                tracing::warn!(%error, "a prefix is lost");
+                self.lose(owner);
+                lost.push(owner);
+            }
+        }
+        lost
+    }
+
+    /// The owner keeps nothing that can be relied on: makes it keep nothing.
+    fn lose(&mut self, owner: Owner) {
+        self.ledger.lose(owner);
+        if let Err(error) = self.layout.give_up(&mut self.llama, owner) {
+            tracing::error!(%error, "a kept prefix could not be given up");
+        }
+    }
+
+    fn join(&mut self, plan: &StepPlan) -> Result<(), LayoutError> {
         for join in &plan.joins {
-            self.clear(join.slot)?;
+            let begun = self.layout.begin(&mut self.llama, join.slot, join.reuse);
+            if let (Err(_), Some(reuse)) = (begun, join.reuse) {
+                // Or all who come after would fail in the same way.
+                self.lose(reuse.owner);
+            }
+            begun?;
             let (prompt, answer) = join.prompt_and_answer();
             let sampler = Sampler::new(join.sampling.clone(), prompt, answer);
             self.samplers[join.slot.0 as usize] =
                 Some(SlotSampler { sampler, top_logprobs: join.top_logprobs });
         }
         Ok(())
-    }
-
-    fn clear(&mut self, slot: Slot) -> Result<(), EngineError> {
-        let removed = self.llama.kv_cache_seq_rm(slot.0.cast_signed(), None, None);
-        removed.map_err(|error| EngineError::Backend(format!("clearing slot {}: {error}", slot.0)))
     }
 
     fn fill_batch(&mut self, plan: &StepPlan) -> Result<(), EngineError> {
@@ -267,11 +241,15 @@ impl Context<'_> {
         sampled.collect()
     }
 
-    fn run(&mut self, plan: &StepPlan) -> Result<Vec<Sampled>, EngineError> {
-        self.join(plan)?;
+    fn run(&mut self, plan: &StepPlan) -> Result<(Vec<Sampled>, Vec<Owner>), EngineError> {
+        let begun = Instant::now();
+        let lost = self.move_prefixes(plan);
+        let joined = self.join(plan);
+        self.moving += begun.elapsed().into();
+        joined?;
         self.fill_batch(plan)?;
         self.decode()?;
-        Ok(self.sample())
+        Ok((self.sample(), lost))
     }
 
     /// After a failure nobody knows what the slots of the plan hold: makes them empty.
@@ -282,7 +260,7 @@ impl Context<'_> {
         for slot in joined.chain(decoded).chain(filled) {
             self.ledger.forget(slot);
             self.samplers[slot.0 as usize] = None;
-            if let Err(error) = self.clear(slot) {
+            if let Err(error) = self.layout.begin(&mut self.llama, slot, None) {
                 tracing::error!(%error, "a slot could not be cleared");
             }
         }
@@ -294,7 +272,7 @@ impl Engine for Context<'_> {
         let begun = Instant::now();
         self.ledger.note(plan)?;
         match self.run(plan) {
-            Ok(sampled) => Ok(StepOutcome { sampled, took: begun.elapsed().into(), lost: Vec::new() }),
+            Ok((sampled, lost)) => Ok(StepOutcome { sampled, took: begun.elapsed().into(), lost }),
             Err(error) => {
                 self.abandon(plan);
                 Err(error)
@@ -302,3 +280,6 @@ impl Engine for Context<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,17 +7,21 @@
 //! reaches it unchecked: a file is read through once before it is mapped, and a plan is compared with
 //! what every slot holds before a row of it is batched.
 //!
-//! Each sequence has its own stream of KV cells, so that a row attends to its own sequence only; flash
+//! Sequences and the prefixes that are kept of them lie in one of two layouts ([`LayoutKind`]); flash
 //! attention is always on.
 
 mod backend;
 mod context;
 mod gguf;
+mod layout;
 mod ledger;
+mod memory;
 mod model;
+mod options;
 mod yardstick;
 
-pub use context::{Context, ContextError, Options};
+pub use context::Context;
 pub use gguf::GgufError;
 pub use model::{Facts, Model, OpenError};
+pub use options::{ContextError, LayoutKind, Options};
 pub use yardstick::{Yardstick, YardstickError};

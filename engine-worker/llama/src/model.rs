@@ -17,10 +17,14 @@ use units::Token;
 use crate::{
     backend,
     gguf::{self, GgufError},
+    memory,
 };
 
 /// Bytes of one KV value: contexts keep them as 16-bit floats.
 const KV_VALUE_BYTES: u64 = 2;
+
+/// What a saved state says of a token beside its KV: position, sequence, and what some models add.
+const STATE_TOKEN_BYTES: u64 = 24;
 
 /// A model in memory, with its tokenizer. Shared by all threads; a [`Context`](crate::Context) borrows
 /// it.
@@ -53,6 +57,8 @@ pub struct Facts {
     pub file_bytes: u64,
     /// What one token of context takes in KV memory. An upper bound for models with sliding windows.
     pub kv_bytes_per_token: u64,
+    /// Whether a kept prefix can be cut and gone on with. If not, nothing is kept.
+    pub reusable: bool,
 }
 
 /// Why a model file cannot be served. Each message names the path and the reason in one line, so that
@@ -105,10 +111,11 @@ impl Model {
         let params = LlamaModelParams::default().with_n_gpu_layers(gpu_layers);
         let llama = LlamaModel::load_from_file(backend::get(), path, &params)
             .map_err(|_| refused("its log says why"))?;
-        let facts = Facts::read(&llama, file_bytes);
+        let mut facts = Facts::read(&llama, file_bytes);
         if let Some(reason) = not_served(&llama, &facts) {
             return Err(refused(reason));
         }
+        facts.reusable = memory::reusable(&llama);
         let vocabulary = read_vocabulary(&llama);
         let chat_template = llama.chat_template(None).ok().and_then(|it| it.to_string().ok());
         Ok(Self { llama, vocabulary, chat_template, facts, making_context: Mutex::new(()) })
@@ -165,8 +172,19 @@ impl Facts {
             kv_bytes_per_token: heads
                 .saturating_mul(key.saturating_add(value))
                 .saturating_mul(KV_VALUE_BYTES),
+            // Not known before it is known to be served.
+            reusable: false,
             architecture,
         }
+    }
+
+    /// What one token of a kept prefix takes in host memory with [`LayoutKind::Streams`]. A prefix takes
+    /// some kilobytes more.
+    ///
+    /// [`LayoutKind::Streams`]: crate::LayoutKind::Streams
+    #[must_use]
+    pub fn state_bytes_per_token(&self) -> u64 {
+        self.kv_bytes_per_token.saturating_add(STATE_TOKEN_BYTES)
     }
 }
 

@@ -12,10 +12,7 @@ use llama_cpp_2::{
 use sample::{Sampler, Sampling};
 use units::Token;
 
-use crate::{
-    ContextError, Model, Options, backend,
-    context::{check, params},
-};
+use crate::{ContextError, Model, Options, backend};
 
 /// Why the bare loop cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -44,13 +41,9 @@ impl Model {
     /// # Errors
     /// As there.
     pub fn yardstick(&self, options: &Options) -> Result<Yardstick<'_>, ContextError> {
-        let stream = check(options)?;
-        let made = self.llama().new_context(backend::get(), params(options, stream));
-        let llama = made.map_err(|_| ContextError::Refused {
-            slots: options.slots,
-            context_tokens: stream,
-            kv_bytes: 0,
-        })?;
+        let shape = options.shape()?;
+        let made = self.llama().new_context(backend::get(), options.params(shape));
+        let llama = made.map_err(|_| ContextError::Refused { cells: shape.cells, kv_bytes: 0 })?;
         let batch = LlamaBatch::new(options.batch_tokens as usize, 1);
         let sampler = Sampler::new(Sampling::GREEDY, &[], &[]);
         Ok(Yardstick { llama, batch, sampler, last: Vec::new(), position: 0 })

@@ -3,7 +3,7 @@
 use std::{sync::Arc, thread};
 
 use anyhow::Context as _;
-use llama::{Model, Options};
+use llama::{LayoutKind, Model, Options};
 
 use super::{Backend, ModelFacts, Sizes, model_id};
 use crate::settings::EngineSettings;
@@ -18,6 +18,8 @@ pub(super) fn load(settings: &EngineSettings) -> anyhow::Result<Backend> {
         context_tokens: sizes.context_tokens,
         batch_tokens: settings.batch_tokens.max(sizes.slots),
         threads: threads(settings),
+        owners: 0,
+        layout: LayoutKind::Streams,
     };
     tracing::info!(threads = options.threads, "llama.cpp may compute");
     Ok(Backend {

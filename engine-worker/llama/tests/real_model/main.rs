@@ -1,6 +1,9 @@
 //! llama.cpp with a real model, the one that `make run` serves.
 
+mod chats;
+mod drive;
 mod files;
+mod layouts;
 mod steps;
 mod tokens;
 

@@ -2,112 +2,16 @@
 
 use std::sync::Arc;
 
-use llama::{Context, ContextError, Options};
-use sample::{Bias, Logprobs, Sampling};
-use sched::{Decode, Engine, EngineError, Join, Prefill, StepOutcome, StepPlan};
-use text::{ChatTemplate, Message, Tokenizer, Transcript, encode};
-use units::{RequestId, Slot, Token};
+use llama::{Context, ContextError, LayoutKind, Options};
+use sample::{Bias, Sampling};
+use sched::{Engine, EngineError, StepPlan};
+use text::Tokenizer;
+use units::Token;
 
-use crate::model;
-
-/// One thread: tests run beside each other, and two would wait for each other at every layer.
-const SMALL: Options = Options { slots: 3, context_tokens: 512, batch_tokens: 256, threads: 1 };
-
-fn context(options: &Options) -> Context<'static> {
-    model().context(options).expect("fits into memory")
-}
-
-fn chat(content: &str) -> Arc<[Token]> {
-    let template = ChatTemplate::of(model()).expect("compiles");
-    let user = Message { role: "user".to_owned(), content: content.to_owned() };
-    encode(&template.render(&[user]).expect("takes a user's message"), model()).into()
-}
-
-/// A sequence that is driven by hand.
-struct Sequence {
-    slot: Slot,
-    prompt: Arc<[Token]>,
-    sampling: Sampling,
-    /// Tokens at the end of `prompt` that were sampled before an eviction.
-    sampled: u32,
-    top_logprobs: Option<u32>,
-    told: Vec<Logprobs>,
-    /// Tokens whose KV is in the slot.
-    computed: usize,
-    answer: Vec<Token>,
-    ended: bool,
-}
-
-impl Sequence {
-    fn new(slot: u32, prompt: Arc<[Token]>) -> Self {
-        let (slot, answer) = (Slot(slot), Vec::new());
-        let sampling = Sampling::GREEDY;
-        let (sampled, top_logprobs, told, computed, ended) = (0, None, Vec::new(), 0, false);
-        Self { slot, prompt, sampling, sampled, top_logprobs, told, computed, answer, ended }
-    }
-
-    fn id(&self) -> RequestId {
-        RequestId(u128::from(self.slot.0) + 100)
-    }
-
-    /// Adds what it does next to the plan: a piece of the prompt, or a token.
-    fn plan(&mut self, plan: &mut StepPlan, piece: usize) {
-        let (slot, id) = (self.slot, self.id());
-        if self.computed == 0 {
-            plan.joins.push(Join {
-                slot,
-                id,
-                sampling: self.sampling.clone(),
-                history: self.prompt.clone(),
-                sampled: self.sampled,
-                top_logprobs: self.top_logprobs,
-                reuse: None,
-            });
-        }
-        if let (Some(&token), false) = (self.answer.last(), self.ended) {
-            let position = u32::try_from(self.computed).expect("a test is short");
-            plan.decodes.push(Decode { slot, id, token, position });
-            self.computed += 1;
-        } else if self.computed < self.prompt.len() {
-            let end = self.prompt.len().min(self.computed + piece);
-            let range = self.computed..end;
-            let last = end == self.prompt.len();
-            plan.prefills.push(Prefill { slot, id, prompt: self.prompt.clone(), range, last });
-            self.computed = end;
-        }
-    }
-
-    fn take(&mut self, outcome: &StepOutcome) {
-        let id = self.id();
-        for sampled in outcome.sampled.iter().filter(|sampled| sampled.id == id) {
-            self.answer.push(sampled.token);
-            self.told.extend(sampled.logprobs.clone());
-            self.ended = sampled.stop;
-        }
-    }
-
-    fn text(&self) -> String {
-        let mut transcript = Transcript::new(Vec::new());
-        let push = |&token: &Token| transcript.push(model().vocabulary(), token).text;
-        let text: String = self.answer.iter().map(push).collect();
-        text + &transcript.finish()
-    }
-}
-
-/// Runs the sequences side by side until each has ended or has `tokens` tokens.
-fn run(context: &mut Context<'_>, sequences: &mut [Sequence], piece: usize, tokens: usize) {
-    loop {
-        let mut plan = StepPlan::default();
-        for sequence in sequences.iter_mut().filter(|one| !one.ended && one.answer.len() < tokens) {
-            sequence.plan(&mut plan, piece);
-        }
-        if plan.is_empty() {
-            return;
-        }
-        let outcome = context.execute(&plan).expect("the plan fits");
-        sequences.iter_mut().for_each(|sequence| sequence.take(&outcome));
-    }
-}
+use crate::{
+    drive::{SMALL, Sequence, chat, context, run},
+    model,
+};
 
 fn answer(context: &mut Context<'_>, prompt: &Arc<[Token]>, piece: usize) -> String {
     let mut sequences = [Sequence::new(0, prompt.clone())];
@@ -168,7 +72,7 @@ fn a_slot_can_be_filled_to_its_last_token_and_no_further() {
     let mut sequences = [Sequence::new(1, tokens.into())];
     run(&mut context, &mut sequences, 128, 7);
     let [mut sequence] = sequences;
-    assert_eq!((sequence.computed, sequence.answer.len()), (256, 7));
+    assert_eq!((sequence.computed, sequence.answer.len()), (Some(256), 7));
     let mut beyond = StepPlan::default();
     sequence.plan(&mut beyond, 1);
     let full = "257 tokens in a slot of 256".to_owned();
@@ -191,16 +95,22 @@ fn a_plan_that_does_not_fit_leaves_the_others_running() {
 
 #[test]
 fn options_out_of_range_are_refused() {
-    let refuse = |options: Options, option, value, max| {
+    let refuse = |options: Options, option, value, (min, max)| {
         let error = model().context(&options).err();
-        assert_eq!(error, Some(ContextError::Range { option, value, max }));
+        assert_eq!(error, Some(ContextError::Range { option, value, min, max }));
     };
-    refuse(Options { slots: 0, ..SMALL }, "slots", 0, 256);
-    refuse(Options { slots: 257, ..SMALL }, "slots", 257, 256);
-    refuse(Options { context_tokens: 0, ..SMALL }, "context_tokens", 0, 715_827_712);
-    refuse(Options { batch_tokens: 0, ..SMALL }, "batch_tokens", 0, 65_536);
-    refuse(Options { batch_tokens: u32::MAX, ..SMALL }, "batch_tokens", u32::MAX, 65_536);
-    refuse(Options { threads: 0, ..SMALL }, "threads", 0, 512);
+    refuse(Options { slots: 0, ..SMALL }, "slots", 0, (1, 256));
+    refuse(Options { slots: 257, ..SMALL }, "slots", 257, (1, 256));
+    refuse(Options { context_tokens: 0, ..SMALL }, "context_tokens", 0, (1, 715_827_712));
+    refuse(Options { batch_tokens: 0, ..SMALL }, "batch_tokens", 0, (1, 65_536));
+    refuse(Options { batch_tokens: u32::MAX, ..SMALL }, "batch_tokens", u32::MAX, (1, 65_536));
+    refuse(Options { threads: 0, ..SMALL }, "threads", 0, (1, 512));
+    refuse(Options { owners: 65_537, ..SMALL }, "owners", 65_537, (0, 65_536));
+    let unified = |cells| Options { layout: LayoutKind::Unified { cells }, ..SMALL };
+    refuse(unified(0), "cells", 0, (1, 2_147_483_392));
+    refuse(unified(u32::MAX), "cells", u32::MAX, (1, 2_147_483_392));
+    refuse(unified(511), "context_tokens", 512, (1, 511));
+    refuse(Options { owners: 254, ..unified(512) }, "owners", 254, (0, 253));
 }
 
 /// Everything that an answer depends on at once.

@@ -45,6 +45,7 @@ fn the_file_is_what_it_says() {
     assert_eq!(facts.file_bytes, 98_362_432);
     // 30 layers of 3 heads of 64 values, for keys and values, 2 bytes each.
     assert_eq!(facts.kv_bytes_per_token, 30 * 3 * 64 * 2 * 2);
+    assert!(facts.reusable);
     assert_eq!(model().vocabulary().len(), 49152);
 }
 

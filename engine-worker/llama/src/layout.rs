@@ -1,0 +1,89 @@
+//! Where sequences and kept prefixes lie in a context.
+//!
+//! A slot's sequence has the slot's number. What is kept, and under which owner, is the
+//! [ledger](crate::ledger)'s to know: a layout is only asked for what the ledger has found right. After
+//! every move it compares what llama.cpp then holds with what it should, because a sequence with a
+//! hole in it would not fail but answer wrongly.
+
+use llama_cpp_2::context::LlamaContext;
+use sched::{EngineError, Reuse};
+use units::{Owner, Slot};
+
+mod sequence;
+mod streams;
+mod unified;
+
+pub(crate) use streams::Streams;
+pub(crate) use unified::Unified;
+
+/// Keeps prefixes of slots, and begins sequences with them.
+pub(crate) trait Layout: Send {
+    /// Keeps the first `tokens` tokens of the slot, which may hold more, under an owner that keeps nothing.
+    ///
+    /// # Errors
+    /// Nothing is kept. The slot is as it was.
+    fn keep(
+        &mut self,
+        llama: &mut LlamaContext<'_>,
+        slot: Slot,
+        owner: Owner,
+        tokens: u32,
+    ) -> Result<(), LayoutError>;
+
+    /// Leaves the owner its first `tokens` tokens, of more.
+    ///
+    /// # Errors
+    /// Nobody knows what the owner keeps.
+    fn cut(
+        &mut self,
+        llama: &mut LlamaContext<'_>,
+        owner: Owner,
+        tokens: u32,
+    ) -> Result<(), LayoutError>;
+
+    /// Gives up what the owner keeps, if anything.
+    ///
+    /// # Errors
+    /// llama.cpp refused, which it does not for a whole sequence.
+    fn give_up(&mut self, llama: &mut LlamaContext<'_>, owner: Owner) -> Result<(), LayoutError>;
+
+    /// Empties the slot, or fills it with the beginning of a kept prefix and nothing else.
+    ///
+    /// # Errors
+    /// Nobody knows what the slot holds.
+    fn begin(
+        &mut self,
+        llama: &mut LlamaContext<'_>,
+        slot: Slot,
+        reuse: Option<Reuse>,
+    ) -> Result<(), LayoutError>;
+
+    /// Bytes of host memory that kept prefixes take, beside the context's own cells.
+    fn kept_bytes(&self) -> u64;
+}
+
+/// Why a prefix could not be moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum LayoutError {
+    /// llama.cpp does not remove tokens from the end of a sequence.
+    #[error("sequence {sequence} cannot be cut to {tokens} tokens")]
+    Cut { sequence: i32, tokens: u32 },
+    /// llama.cpp does not write a state.
+    #[error("the state of slot {} cannot be saved", .0.0)]
+    Save(Slot),
+    /// llama.cpp does not read a state.
+    #[error("the state of owner {} cannot be restored", .0.0)]
+    Restore(Owner),
+    /// The state is gone; keeping it has failed.
+    #[error("owner {} keeps no state", .0.0)]
+    Missing(Owner),
+    /// Some of the tokens are not there.
+    #[error("sequence {sequence} holds positions {first} to {last}, not {tokens} tokens")]
+    Hole { sequence: i32, first: i32, last: i32, tokens: u32 },
+}
+
+impl From<LayoutError> for EngineError {
+    fn from(error: LayoutError) -> Self {
+        Self::Backend(error.to_string())
+    }
+}
