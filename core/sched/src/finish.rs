@@ -3,7 +3,7 @@
 use units::{Micros, RequestId};
 
 use crate::{
-    Event, FinishReason, Scheduler,
+    Event, FinishReason, Move, Scheduler,
     seq::{Seat, Sequence},
 };
 
@@ -41,6 +41,7 @@ impl Scheduler {
     pub(crate) fn vacate(&mut self, seat: Option<Seat>) {
         if let Some(Seat { slot, lease, .. }) = seat {
             self.free_slots.push(slot);
+            self.moves.push(Move::Leave { slot });
             self.cache.release(lease);
             self.moves.cut(self.cache.drain_cuts());
         }

@@ -58,6 +58,7 @@ impl MockEngine {
             Move::Drop { owner } => {
                 self.kept.remove(&owner);
             }
+            Move::Leave { slot } => self.streams[slot.0 as usize] = Stream::default(),
         }
     }
 

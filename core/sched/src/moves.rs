@@ -1,14 +1,14 @@
-//! What the engine has to do with kept prefixes, and what it keeps.
+//! What the engine has to do with kept prefixes and left slots, and what it keeps.
 
 use std::collections::BTreeSet;
 
 use kv::Cut;
-use units::Owner;
+use units::{Owner, Slot};
 
 use crate::Move;
 
 /// Moves that wait for the next plan, in the order in which they arose.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Moves {
     pending: Vec<Move>,
     /// Who keeps something in the engine.
@@ -16,6 +16,13 @@ pub(crate) struct Moves {
 }
 
 impl Moves {
+    /// Nothing is kept, and whatever the slots hold is nobody's: whoever measured the engine may have left
+    /// something.
+    pub(crate) fn new(slots: u32) -> Self {
+        let pending = (0..slots).map(|slot| Move::Leave { slot: Slot(slot) }).collect();
+        Self { pending, kept: BTreeSet::new() }
+    }
+
     pub(crate) fn push(&mut self, made: Move) {
         self.pending.push(made);
     }
@@ -48,15 +55,16 @@ impl Moves {
             match *made {
                 Move::Keep { owner, .. } => self.kept.insert(owner),
                 Move::Drop { owner } => self.kept.remove(&owner),
-                Move::Cut { .. } => continue,
+                Move::Cut { .. } | Move::Leave { .. } => continue,
             };
         }
         self.kept.retain(|owner| !lost.contains(owner));
     }
 
-    /// Nothing is to be kept any more: whatever waited is void, and what the engine keeps goes.
+    /// Nothing is to be kept any more: what the engine keeps goes, and of what waited only slots are left.
     pub(crate) fn restart(&mut self) {
-        self.pending = self.kept.iter().map(|&owner| Move::Drop { owner }).collect();
+        self.pending.retain(|made| matches!(made, Move::Leave { .. }));
+        self.pending.extend(self.kept.iter().map(|&owner| Move::Drop { owner }));
     }
 
     /// How many prefixes the engine will keep once the moves that wait are done.

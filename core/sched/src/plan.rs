@@ -29,8 +29,8 @@ pub struct StepPlan {
     pub predicted: Span,
 }
 
-/// What happens to a kept prefix. Between two steps, so a slot still holds what the last step left in
-/// it, whether its sequence has ended or not.
+/// What happens to a kept prefix, or to what a sequence leaves behind. Between two steps, so a slot still
+/// holds what the last step left in it, whether its sequence has ended or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move {
     /// The slot's first `tokens` tokens are kept under an owner that keeps nothing. The slot holds
@@ -54,6 +54,12 @@ pub enum Move {
     Drop {
         /// Whose.
         owner: Owner,
+    },
+    /// What the slot holds is given up: its sequence has ended or was preempted, and its blocks may be
+    /// somebody else's by now.
+    Leave {
+        /// Which.
+        slot: Slot,
     },
 }
 

@@ -49,7 +49,7 @@ impl Scheduler {
             limits,
             cost,
             cache,
-            moves: Moves::default(),
+            moves: Moves::new(limits.slots),
             free_slots: (0..limits.slots).rev().map(Slot).collect(),
             queue: Queue::default(),
             batch: Batch::default(),

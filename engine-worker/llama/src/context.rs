@@ -134,10 +134,14 @@ impl Context<'_> {
     }
 
     /// Tells which owners do not keep what they should.
-    fn move_prefixes(&mut self, plan: &StepPlan) -> Vec<Owner> {
+    fn make_moves(&mut self, plan: &StepPlan) -> Vec<Owner> {
         let mut lost = Vec::new();
         for &made in &plan.moves {
             let (owner, moved) = match made {
+                Move::Leave { slot } => {
+                    self.leave(slot);
+                    continue;
+                }
                 Move::Keep { slot, owner, tokens } => {
                     (owner, self.layout.keep(&mut self.llama, slot, owner, tokens))
                 }
@@ -153,6 +157,13 @@ impl Context<'_> {
             }
         }
         lost
+    }
+
+    fn leave(&mut self, slot: Slot) {
+        self.samplers[slot.0 as usize] = None;
+        if let Err(error) = self.layout.begin(&mut self.llama, slot, None) {
+            tracing::error!(%error, "a slot could not be cleared");
+        }
     }
 
     /// The owner keeps nothing that can be relied on: makes it keep nothing.
@@ -243,7 +254,7 @@ impl Context<'_> {
 
     fn run(&mut self, plan: &StepPlan) -> Result<(Vec<Sampled>, Vec<Owner>), EngineError> {
         let begun = Instant::now();
-        let lost = self.move_prefixes(plan);
+        let lost = self.make_moves(plan);
         let joined = self.join(plan);
         self.moving += begun.elapsed().into();
         joined?;

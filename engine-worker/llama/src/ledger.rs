@@ -106,6 +106,7 @@ impl Ledger {
             Move::Keep { slot, owner, tokens } => self.keep(slot, owner, tokens),
             Move::Cut { owner, tokens } => self.cut(owner, tokens),
             Move::Drop { owner } => self.give_up(owner),
+            Move::Leave { slot } => self.leave(slot),
         })?;
         plan.joins.iter().try_for_each(|join| self.join(join))?;
         plan.decodes.iter().try_for_each(|decode| self.decode(decode))?;
@@ -146,6 +147,15 @@ impl Ledger {
         *self.owner(owner)? = 0;
         if let Some(cells) = &mut self.planned.cells {
             cells.give_up(owner);
+        }
+        Ok(())
+    }
+
+    /// Of a slot that nobody joined too.
+    fn leave(&mut self, slot: Slot) -> Result<(), String> {
+        *self.slot(slot)? = None;
+        if let Some(cells) = &mut self.planned.cells {
+            cells.clear(slot);
         }
         Ok(())
     }
@@ -233,5 +243,7 @@ impl Ledger {
     }
 }
 
+#[cfg(test)]
+mod plans;
 #[cfg(test)]
 mod tests;

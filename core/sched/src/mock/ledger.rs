@@ -42,7 +42,9 @@ impl<'a> Ledger<'a> {
     fn make(&mut self, made: Move) -> Result<(), String> {
         match made {
             Move::Keep { slot, owner, tokens } => {
+                let left = |slot: &Slot| self.slots[slot.0 as usize].1 == 0;
                 let held = self.streams.get(slot.0 as usize).map(|it| it.digests.as_slice());
+                let held = held.filter(|_| !left(&slot));
                 let part = held.and_then(|held| held.get(..tokens as usize));
                 let part = part.filter(|part| !part.is_empty());
                 let part = part.ok_or(format!("slot {} has no {tokens} tokens", slot.0))?;
@@ -62,6 +64,11 @@ impl<'a> Ledger<'a> {
             Move::Drop { owner } => {
                 self.kept(owner)?;
                 self.kept.remove(&owner);
+                Ok(())
+            }
+            Move::Leave { slot } => {
+                let held = self.slots.get_mut(slot.0 as usize);
+                *held.ok_or(format!("there is no slot {}", slot.0))? = (None, 0, false);
                 Ok(())
             }
         }

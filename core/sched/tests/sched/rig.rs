@@ -281,5 +281,6 @@ fn named(made: &sched::Move) -> Option<Owner> {
         sched::Move::Keep { owner, .. }
         | sched::Move::Cut { owner, .. }
         | sched::Move::Drop { owner } => Some(*owner),
+        sched::Move::Leave { .. } => None,
     }
 }

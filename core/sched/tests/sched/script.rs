@@ -212,7 +212,9 @@ impl World {
 
     fn show(&mut self, plan: &StepPlan) {
         let mut work = String::new();
-        let moves: Vec<String> = plan.moves.iter().map(|made| self.shown(*made)).collect();
+        // Every sequence that ends leaves its slot: not worth a word.
+        let told = plan.moves.iter().filter(|made| !matches!(made, Move::Leave { .. }));
+        let moves: Vec<String> = told.map(|made| self.shown(*made)).collect();
         if !moves.is_empty() {
             write!(work, " [{}]", moves.join(", ")).expect("written");
         }
@@ -255,6 +257,7 @@ impl World {
             }
             Move::Cut { owner, tokens } => format!("cut {}:{tokens}", owner.0),
             Move::Drop { owner } => format!("drop {}", owner.0),
+            Move::Leave { slot } => format!("leave {}", slot.0),
         }
     }
 
