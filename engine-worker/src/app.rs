@@ -13,6 +13,7 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow, bail};
+use kv::KvCore;
 use proto::v1::engine_server::EngineServer;
 use sched::{Engine, Limits, Scheduler, StepCost};
 use service::{clock::Clock, grpc, net, telemetry};
@@ -28,6 +29,7 @@ use crate::{
     metrics,
     outlet::Outlets,
     prepare::{Pantry, PantryLimits},
+    scheduling::{self, Told},
     settings::{BackendKind, EngineSettings},
     step_loop::{Message, StepLoop},
     warmup,
@@ -79,8 +81,11 @@ impl App {
             created: unix_micros() / 1_000_000,
             sha256: identity(&backend, &settings),
         };
+        let told = Told::new(&settings.scheduling, backend.owners);
+        let cache =
+            scheduling::core(&settings.scheduling, &limits, backend.owners, backend.token_bytes);
         let EngineThread { commands, hub, ended } =
-            EngineThread::start(backend, limits, clock).await?;
+            EngineThread::start(backend, limits, cache, clock).await?;
         let pantry = Arc::new(Mutex::new(pantry(&settings)));
         if let Some(listener) = metrics_listener {
             serve_metrics(listener, hub.clone(), pantry.clone(), clock)?;
@@ -88,7 +93,7 @@ impl App {
         let open = limits.slots as usize + limits.waiting as usize + GENERATE_MARGIN;
         let service = EngineService {
             commands: commands.clone(),
-            watch: Arc::new(WatchDesk::new(hub.clone(), clock, unix_micros())),
+            watch: Arc::new(WatchDesk::new(hub.clone(), clock, unix_micros(), told)),
             longest_token: tokenizer.vocabulary().longest(),
             tokenizer,
             template: Arc::new(template),
@@ -218,13 +223,18 @@ struct EngineThread {
 
 impl EngineThread {
     /// Starts the thread and waits until its engine is made and measured.
-    async fn start(backend: Backend, limits: Limits, clock: Clock) -> anyhow::Result<Self> {
+    async fn start(
+        backend: Backend,
+        limits: Limits,
+        cache: Box<dyn KvCore>,
+        clock: Clock,
+    ) -> anyhow::Result<Self> {
         let (commands, inbox) = mpsc::channel();
         let (started, ready) = oneshot::channel();
         let (alive, ended) = oneshot::channel();
         let run = move || {
             let _alive = alive;
-            engine_thread(backend, limits, clock, inbox, started);
+            engine_thread(backend, Scheduling { limits, cache }, clock, inbox, started);
         };
         thread::Builder::new().name("engine".into()).spawn(run).context("cannot start a thread")?;
         let hub = ready.await.map_err(|_| anyhow!("the engine thread died at its start"))??;
@@ -232,22 +242,29 @@ impl EngineThread {
     }
 }
 
+/// What the scheduler is made of, but for the cost of steps.
+struct Scheduling {
+    limits: Limits,
+    cache: Box<dyn KvCore>,
+}
+
 fn engine_thread(
     backend: Backend,
-    limits: Limits,
+    scheduling: Scheduling,
     clock: Clock,
     inbox: mpsc::Receiver<Message>,
     started: oneshot::Sender<anyhow::Result<Arc<Hub>>>,
 ) {
     let Backend { tokenizer, cost, with_engine, .. } = backend;
     // Taken once by whichever comes first: the loop, or a failure to make the engine.
-    let mut parts = Some((inbox, tokenizer));
+    let mut parts = Some((inbox, tokenizer, scheduling));
     let mut started = Some(started);
     let outcome = with_engine(&mut |engine| {
-        let (Some((inbox, tokenizer)), Some(started)) = (parts.take(), started.take()) else {
+        let (Some((inbox, tokenizer, scheduling)), Some(started)) = (parts.take(), started.take())
+        else {
             return;
         };
-        match prepare_loop(engine, cost, limits, clock, inbox, tokenizer) {
+        match prepare_loop(engine, cost, scheduling, clock, inbox, tokenizer) {
             Ok(step_loop) => {
                 if started.send(Ok(step_loop.hub.clone())).is_ok() {
                     step_loop.run(engine);
@@ -264,22 +281,17 @@ fn engine_thread(
 fn prepare_loop(
     engine: &mut dyn Engine,
     cost: Option<StepCost>,
-    limits: Limits,
+    scheduling: Scheduling,
     clock: Clock,
     inbox: mpsc::Receiver<Message>,
     tokenizer: Arc<dyn Tokenizer>,
 ) -> anyhow::Result<StepLoop> {
+    let Scheduling { limits, cache } = scheduling;
     let cost = match cost {
         Some(cost) => cost,
         None => warmup::measure(engine, &limits, &clock).context("the first steps failed")?,
     };
     tracing::info!(?cost, "step cost");
-    let cache = kv::Kind::Paged.build(kv::Options {
-        blocks: limits.kv_blocks,
-        layout: kv::Layout::Unified,
-        owners: 0,
-        prefixes: false,
-    });
     let scheduler = Scheduler::new(limits, cost, cache);
     let now = clock.now();
     let hub = Arc::new(Hub::new(now, scheduler.snapshot(now), RING_RECORDS));

@@ -24,6 +24,10 @@ pub struct Backend {
     pub sizes: Sizes,
     /// What is known of the model.
     pub model: ModelFacts,
+    /// Prefixes that can be kept at once; 0 where none can be.
+    pub owners: u32,
+    /// What a token of a kept prefix takes in host memory.
+    pub token_bytes: u64,
     /// The costs of its steps, where they are known without measuring.
     pub cost: Option<StepCost>,
     /// Makes the engine, and lends it to the step loop. Called once, on the engine thread: a context

@@ -17,12 +17,13 @@ use text::{ChatTemplate, Message as ChatMessage, Segment, Tokenizer};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status, Streaming};
-use units::{RequestId, Span, Token, TokenCount};
+use units::{BlockCount, RequestId, Span, Token, TokenCount};
 
 use crate::{
     backend::ModelFacts,
     outlet::{Answer, Outlet},
     prepare::Pantry,
+    scheduling::discipline,
     step_loop::Message,
     submit::{Desk, invalid, request_id, stops, token_ids},
     watch::{self, WatchDesk},
@@ -131,15 +132,30 @@ impl EngineService {
         (least >= self.context_tokens).then_some(least)
     }
 
-    fn prepared(&self, prompt_tokens: u32, token_ids: Option<v1::TokenIds>) -> v1::PrepareResponse {
+    /// What is said of a prompt that does not fit, or that is yet to be looked up.
+    fn prepared(&self, prompt_tokens: u32) -> v1::PrepareResponse {
         v1::PrepareResponse {
             prompt_tokens,
-            cached_tokens: 0,
             room_tokens: self.context_tokens.saturating_sub(prompt_tokens),
             kv_blocks: TokenCount(prompt_tokens).blocks().0,
             held_us: self.hold.0,
             engine_instance: self.watch.instance.clone(),
-            token_ids,
+            ..v1::PrepareResponse::default()
+        }
+    }
+
+    /// Looks a prompt up in the index of kept prefixes. All but its last token can be found.
+    fn probe(&self, prompt: &[Token], prepared: v1::PrepareResponse) -> v1::PrepareResponse {
+        let hashes: Vec<_> = kv::block_hashes(prompt).collect();
+        let probe = self.watch.hub.prefixes.probe(&hashes);
+        let cached = BlockCount(probe.blocks).tokens().0.min(prepared.prompt_tokens - 1);
+        let shared = if self.watch.told.layout == "unified" { probe.blocks } else { 0 };
+        v1::PrepareResponse {
+            cached_tokens: cached,
+            kv_blocks: prepared.kv_blocks - shared,
+            blocks: hashes.iter().map(|hash| hash.0).collect(),
+            answers: Some(wire::answers(&probe.answers)),
+            ..prepared
         }
     }
 
@@ -210,7 +226,7 @@ impl Engine for EngineService {
         let id = request_id(&request.request_id)?;
         let input = request.input.ok_or_else(|| invalid("input", "missing"))?;
         if let Some(least) = self.hopeless(&input) {
-            return Ok(Response::new(self.prepared(least, None)));
+            return Ok(Response::new(self.prepared(least)));
         }
         let tokens = self.tokens(input).await?;
         let length = u32::try_from(tokens.len()).map_err(|_| invalid("input", "it is too long"))?;
@@ -220,11 +236,16 @@ impl Engine for EngineService {
         let ids = request
             .return_token_ids
             .then(|| v1::TokenIds { ids: tokens.iter().map(|token| token.0).collect() });
+        let mut prepared = self.prepared(length);
         if length < self.context_tokens {
+            prepared = self.probe(&tokens, prepared);
+            if prepared.cached_tokens > 0 {
+                self.send(Message::Touch(tokens.clone()))?;
+            }
             let kept = self.pantry().keep(self.watch.clock.now(), id, tokens);
             kept.map_err(|full| exhausted(full.to_string()))?;
         }
-        Ok(Response::new(self.prepared(length, ids)))
+        Ok(Response::new(v1::PrepareResponse { token_ids: ids, ..prepared }))
     }
 
     async fn generate(
@@ -303,8 +324,8 @@ impl Engine for EngineService {
                 created: self.facts.created,
             }),
             backend: self.facts.backend.into(),
-            layout: "streams".into(),
-            scheduler: "continuous".into(),
+            layout: self.watch.told.layout.into(),
+            scheduler: discipline(snapshot.limits.rules.discipline).into(),
             planner_version: sched::PLANNER_VERSION.into(),
             limits: Some(wire::limits(&snapshot.limits)),
             cost: Some(wire::cost(&snapshot.cost)),
@@ -315,6 +336,7 @@ impl Engine for EngineService {
             waiting: u32::try_from(snapshot.sequences.len()).unwrap_or(u32::MAX) - snapshot.running,
             kv: Some(wire::kv(&snapshot.kv)),
             stuck: published.is_stuck(now),
+            scheduling: Some(self.watch.told.wire(&snapshot.limits.rules)),
         }))
     }
 }

@@ -12,6 +12,8 @@ use sched::{Event, Snapshot};
 use tokio::sync::watch;
 use units::{Micros, Span};
 
+use crate::prefixes::Prefixes;
+
 /// One numbered event. Tokens are not recorded: they are the answer, not the life of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Record {
@@ -53,6 +55,8 @@ fn silence_max(step: Span) -> Span {
 /// Where the step loop leaves what happened and watchers find it.
 #[derive(Debug)]
 pub(crate) struct Hub {
+    /// Which prefixes are kept.
+    pub(crate) prefixes: Prefixes,
     ring: Mutex<Ring>,
     latest: watch::Sender<Published>,
 }
@@ -63,7 +67,7 @@ impl Hub {
         let ring = Ring { records: VecDeque::new(), room: records.max(1), last: 0 };
         let (latest, _) =
             watch::channel(Published { at: now, step: Span::ZERO, record: 0, snapshot });
-        Self { ring: Mutex::new(ring), latest }
+        Self { prefixes: Prefixes::default(), ring: Mutex::new(ring), latest }
     }
 
     /// Takes what happened, and how long the step that begins now should take. Never waits for a watcher.

@@ -44,19 +44,31 @@ pub(crate) fn describe() {
     }
 }
 
-const COUNTERS: [(&str, &str); 5] = [
+const COUNTERS: [(&str, &str); 14] = [
     ("cadence_engine_prefill_tokens_total", "Prompt tokens that were computed."),
     ("cadence_engine_generated_tokens_total", "Tokens that were sampled."),
     ("cadence_engine_accepted_total", "Requests that came into the queue, by tier."),
     ("cadence_engine_refused_total", "Requests that did not, by reason."),
     ("cadence_engine_finished_total", "Requests that ended, by reason."),
+    ("cadence_engine_prompt_tokens_total", "Prompt tokens of requests that got a slot."),
+    ("cadence_engine_cached_tokens_total", "Of them, found in the prefix cache."),
+    ("cadence_engine_preempted_total", "Running requests sent back to the queue, by cause."),
+    ("cadence_engine_aborted_total", "Running requests ended because they were late, by tier."),
+    ("cadence_engine_demoted_total", "Promises that were late and lost their protection."),
+    ("cadence_engine_prefix_evictions_total", "Kept prefixes given up for room."),
+    ("cadence_engine_prefix_splits_total", "Kept prefixes split where prompts part."),
+    ("cadence_engine_prefix_forgotten_total", "Times that all kept prefixes were given up."),
+    ("cadence_engine_kv_copies_total", "Shared KV blocks copied before they were written to."),
 ];
 
-const GAUGES: [(&str, &str); 5] = [
+const GAUGES: [(&str, &str); 8] = [
     ("cadence_engine_running", "Requests with a slot."),
     ("cadence_engine_waiting", "Requests that wait for one."),
     ("cadence_engine_prepared", "Prepared requests that wait for their Generate."),
     ("cadence_engine_kv_blocks", "KV blocks, by state."),
+    ("cadence_engine_prefix_nodes", "Kept prefixes."),
+    ("cadence_engine_prefix_tokens", "Tokens that they keep."),
+    ("cadence_engine_prefix_bytes", "Host memory that they take."),
     ("cadence_engine_step_cost_gain", "How much slower the machine is than when it was measured."),
 ];
 
@@ -109,7 +121,37 @@ pub(crate) fn gauges(published: &Published, prepared: usize) {
     gauge!("cadence_engine_prepared").set(prepared as f64);
     gauge!("cadence_engine_kv_blocks", "state" => "held").set(f64::from(snapshot.kv.held.0));
     gauge!("cadence_engine_kv_blocks", "state" => "free").set(f64::from(snapshot.kv.free.0));
+    gauge!("cadence_engine_kv_blocks", "state" => "reclaimable")
+        .set(f64::from(snapshot.kv.reclaimable.0));
     gauge!("cadence_engine_step_cost_gain").set(snapshot.cost.gain);
+    prefixes(&snapshot.cache);
+    fates(&snapshot.counters);
+}
+
+fn prefixes(cache: &kv::Counters) {
+    gauge!("cadence_engine_prefix_nodes").set(cache.nodes as f64);
+    gauge!("cadence_engine_prefix_tokens").set(cache.tokens_kept as f64);
+    gauge!("cadence_engine_prefix_bytes").set(cache.bytes as f64);
+    counter!("cadence_engine_prompt_tokens_total").absolute(cache.tokens_asked);
+    counter!("cadence_engine_cached_tokens_total").absolute(cache.tokens_found);
+    counter!("cadence_engine_prefix_evictions_total").absolute(cache.evictions);
+    counter!("cadence_engine_prefix_splits_total").absolute(cache.splits);
+    counter!("cadence_engine_kv_copies_total").absolute(cache.copies);
+}
+
+/// What became of requests that did not simply run to their end.
+fn fates(counters: &sched::Counters) {
+    let preempted =
+        |cause, count| counter!("cadence_engine_preempted_total", "cause" => cause).absolute(count);
+    preempted("pressure", counters.preempted_by_pressure);
+    preempted("promise", counters.preempted_by_promise);
+    preempted("order", counters.evicted_by_order);
+    let aborted =
+        |tier, count| counter!("cadence_engine_aborted_total", "tier" => tier).absolute(count);
+    aborted("promised", counters.aborted_promised);
+    aborted("best-effort", counters.aborted_best_effort);
+    counter!("cadence_engine_demoted_total").absolute(counters.demoted);
+    counter!("cadence_engine_prefix_forgotten_total").absolute(counters.forgotten);
 }
 
 fn refused(refusal: &Refusal) -> &'static str {

@@ -7,6 +7,13 @@ use proto::v1::engine_server;
 use serde::Serialize;
 use service::{health::Probe, settings::Settings, telemetry::Logs};
 
+mod scheduling;
+
+pub use scheduling::{
+    KvCoreKind, LatenessKind, LayoutKind, OrderKind, PrefixCacheKind, ReservationKind,
+    SchedulerKind, SchedulingSettings,
+};
+
 /// Which engine runs the steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -67,6 +74,11 @@ pub struct EngineSettings {
     /// Requests in the system that admission has not let in. 0: as many as there are slots.
     #[arg(long, default_value_t = 0)]
     pub unleased_max: u32,
+
+    /// Scheduler and KV core.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub scheduling: SchedulingSettings,
 
     /// How long a prepared request is kept for its `Generate`.
     #[arg(long, default_value_t = 10_000)]
@@ -137,6 +149,7 @@ impl Settings for EngineSettings {
         if self.context_tokens > 1 << 22 {
             return bad("context_tokens", "at most 4194304");
         }
+        self.scheduling.check()?;
         let ranges = [
             ("step_ms", self.step_ms, 60_000),
             ("waiting_max", self.waiting_max.into(), 8_192),
@@ -196,6 +209,8 @@ pub(crate) mod tests {
             (&["--backend", "mock", "--kv-mib", "99999999999999"], "kv_mib: from 1 to"),
             (&["--backend", "mock", "--waiting-max", "0"], "waiting_max: from 1 to"),
             (&["--backend", "mock", "--mock-cell-us", "-1"], "unexpected argument"),
+            (&["--backend", "mock", "--static-batch", "0"], "static_batch: from 1 to"),
+            (&["--backend", "mock", "--layout", "paged"], "streams"),
         ] {
             let error = read_args(args).expect_err("a mistake");
             assert!(error.contains(key), "{error}");

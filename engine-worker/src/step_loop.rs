@@ -14,7 +14,7 @@ use std::{
 use sched::{Command, Engine, Scheduler, Submission};
 use service::clock::Clock;
 use text::Tokenizer;
-use units::{RequestId, Span};
+use units::{RequestId, Span, Token};
 
 use crate::{
     hub::Hub,
@@ -37,6 +37,8 @@ pub(crate) enum Message {
     Left(RequestId, u64),
     /// An operator ends a request.
     Cancel(RequestId),
+    /// A prompt was prepared: what is kept of it will soon be wanted.
+    Touch(Arc<[Token]>),
     Drain,
     Stop,
 }
@@ -130,6 +132,7 @@ impl StepLoop {
             }
             Message::Left(id, serial) if !self.outlets.is_open(id, serial) => return,
             Message::Left(id, _) | Message::Cancel(id) => Command::Cancel(id),
+            Message::Touch(prompt) => Command::Touch(prompt),
             Message::Drain => Command::Drain,
             Message::Stop => Command::Stop,
         };
@@ -144,6 +147,7 @@ impl StepLoop {
             self.outlets.tell(event);
             metrics::event(event);
         }
+        self.hub.prefixes.apply(self.scheduler.drain_index());
         self.hub.publish(now, step, events, self.scheduler.snapshot(now));
     }
 }

@@ -14,7 +14,7 @@ use tokio::{
 };
 use tonic::{Status, Streaming};
 
-use crate::{hub::Hub, wire};
+use crate::{hub::Hub, scheduling::Told, wire};
 
 /// Both sides ping this often.
 const PING: Duration = Duration::from_secs(1);
@@ -22,6 +22,8 @@ const PING: Duration = Duration::from_secs(1);
 const SILENCE_MAX: Duration = Duration::from_secs(3);
 /// Snapshots are sent at most this often.
 const SNAPSHOT_GAP: Duration = Duration::from_millis(10);
+/// The names of kept prefixes are sent at most this often.
+const LISTING_GAP: Duration = Duration::from_secs(1);
 /// Records read from the ring at a time.
 const RECORDS_AT_ONCE: usize = 256;
 
@@ -32,14 +34,16 @@ pub(crate) struct WatchDesk {
     pub(crate) epochs: Mutex<Epochs>,
     pub(crate) clock: Clock,
     pub(crate) instance: String,
+    /// How the engine schedules.
+    pub(crate) told: Told,
 }
 
 impl WatchDesk {
     /// A desk under a fresh instance id. Epochs count from the wall clock, which is above every epoch of an
     /// earlier process.
-    pub(crate) fn new(hub: Arc<Hub>, clock: Clock, unix_micros: u64) -> Self {
+    pub(crate) fn new(hub: Arc<Hub>, clock: Clock, unix_micros: u64, told: Told) -> Self {
         let instance = uuid::Uuid::now_v7().simple().to_string();
-        Self { hub, epochs: Mutex::new(Epochs::new(unix_micros)), clock, instance }
+        Self { hub, epochs: Mutex::new(Epochs::new(unix_micros)), clock, instance, told }
     }
 
     pub(crate) fn epochs(&self) -> std::sync::MutexGuard<'_, Epochs> {
@@ -110,7 +114,8 @@ pub(crate) async fn start(
     }
     let office = Office::enter(desk.clone(), &hello)?;
     let (outbound, events) = mpsc::channel(64);
-    let watcher = Watcher { sent: resume_point(&desk, &hello), office, desk, outbound };
+    let sent = resume_point(&desk, &hello);
+    let watcher = Watcher { sent, listed: None, office, desk, outbound };
     tokio::spawn(async move {
         watcher.run(inbound).await;
         drop(place);
@@ -134,6 +139,8 @@ struct Watcher {
     outbound: mpsc::Sender<Result<v1::WatchEvent, Status>>,
     /// The last record that was sent; `None` until a snapshot says where to begin.
     sent: Option<u64>,
+    /// When kept prefixes were sent last, and as of which version.
+    listed: Option<(time::Instant, u64)>,
 }
 
 impl Watcher {
@@ -205,8 +212,19 @@ impl Watcher {
         let published = self.desk.hub.latest();
         self.records(published.record).await?;
         self.sent.get_or_insert(published.record);
-        let snapshot = wire::snapshot(&published, &self.desk.instance, self.desk.clock.now());
+        let mut snapshot = wire::snapshot(&published, &self.desk, self.desk.clock.now());
+        snapshot.prefixes = self.prefixes();
         self.send(v1::watch_event::Event::Snapshot(snapshot)).await
+    }
+
+    /// The names of kept prefixes, when they changed and it is time.
+    fn prefixes(&mut self) -> Option<v1::PrefixIndex> {
+        if self.listed.is_some_and(|(at, _)| at.elapsed() < LISTING_GAP) {
+            return None;
+        }
+        let listing = self.desk.hub.prefixes.listing(self.listed.map(|(_, version)| version))?;
+        self.listed = Some((time::Instant::now(), listing.version));
+        Some(wire::prefixes(listing))
     }
 
     async fn ping(&self) -> Result<(), Gone> {

@@ -10,6 +10,8 @@ use units::{Micros, Span, Token};
 use crate::{
     hub::{Published, Record},
     outlet::{Answer, Note},
+    prefixes::Listing,
+    watch::WatchDesk,
 };
 
 pub(crate) fn tier(tier: Tier) -> v1::Tier {
@@ -52,12 +54,29 @@ pub(crate) fn kv(usage: &kv::Usage) -> v1::KvUsage {
     }
 }
 
-/// A snapshot as it is sent at `now`.
-pub(crate) fn snapshot(published: &Published, instance: &str, now: Micros) -> v1::EngineSnapshot {
+/// Buckets of answer lengths.
+pub(crate) fn answers(sketch: &kv::Sketch) -> v1::AnswerLengths {
+    let counted = sketch.buckets().filter(|bucket| bucket.ended + bucket.censored > 0);
+    let bucket = |it: kv::Bucket| v1::AnswerBucket {
+        least: it.least,
+        ended: it.ended,
+        censored: it.censored,
+    };
+    v1::AnswerLengths { buckets: counted.map(bucket).collect() }
+}
+
+/// The names of kept blocks.
+pub(crate) fn prefixes(listing: Listing) -> v1::PrefixIndex {
+    let Listing { version, blocks, omitted } = listing;
+    v1::PrefixIndex { version, blocks, omitted }
+}
+
+/// A snapshot as it is sent at `now`, but for what its stream alone knows.
+pub(crate) fn snapshot(published: &Published, desk: &WatchDesk, now: Micros) -> v1::EngineSnapshot {
     let snapshot = &published.snapshot;
     let sequences = snapshot.sequences.iter();
     v1::EngineSnapshot {
-        engine_instance: instance.into(),
+        engine_instance: desk.instance.clone(),
         at_us: published.at.0,
         age_us: now.since(published.at).0,
         step: snapshot.step,
@@ -68,6 +87,8 @@ pub(crate) fn snapshot(published: &Published, instance: &str, now: Micros) -> v1
         kv: Some(kv(&snapshot.kv)),
         sequences: sequences.map(|view| sequence(view, published.at)).collect(),
         draining: snapshot.draining,
+        scheduling: Some(desk.told.wire(&snapshot.limits.rules)),
+        prefixes: None,
     }
 }
 
@@ -89,6 +110,8 @@ fn sequence(view: &SequenceView, at: Micros) -> v1::SequenceState {
         deadline_us: view.deadline.map(|deadline| signed(deadline) - signed(at)),
         age_us: view.age.0,
         kv_blocks: view.blocks.0,
+        cached_tokens: view.cached_tokens,
+        eligible_us: (view.eligible_in > Span::ZERO).then_some(view.eligible_in.0),
     }
 }
 
@@ -166,9 +189,7 @@ fn finished(reason: &FinishReason, usage: Usage, timings: &Timings) -> v1::Finis
         FinishReason::Stop => (v1::FinishReason::Stop, ""),
         FinishReason::Length => (v1::FinishReason::Length, ""),
         FinishReason::Cancelled => (v1::FinishReason::Cancelled, "the request was cancelled"),
-        FinishReason::Deadline => {
-            (v1::FinishReason::Deadline, "the budget ran out before the request could start")
-        }
+        FinishReason::Deadline => (v1::FinishReason::Deadline, "the budget ran out"),
         FinishReason::Evicted => {
             (v1::FinishReason::Evicted, "the request was displaced and its budget ran out")
         }

@@ -3,23 +3,33 @@
 use std::{sync::Arc, thread};
 
 use anyhow::Context as _;
-use llama::{LayoutKind, Model, Options};
+use llama::{LayoutKind as Layout, Model, Options};
 
 use super::{Backend, ModelFacts, Sizes, model_id};
-use crate::settings::EngineSettings;
+use crate::{
+    scheduling,
+    settings::{EngineSettings, LayoutKind, PrefixCacheKind},
+};
 
 pub(super) fn load(settings: &EngineSettings) -> anyhow::Result<Backend> {
     let path = settings.model.as_deref().context("model: the llama backend needs a GGUF file")?;
     let model = Arc::new(Model::open(path, settings.gpu_layers)?);
     let facts = model.facts().clone();
     let sizes = Sizes::choose(settings, facts.kv_bytes_per_token, facts.context_train);
+    let owners = scheduling::owners(&settings.scheduling, sizes.slots, facts.reusable);
+    if !facts.reusable && settings.scheduling.prefix_cache == PrefixCacheKind::Auto {
+        tracing::warn!("the KV of this model cannot be cut and reused: there is no prefix cache");
+    }
     let options = Options {
         slots: sizes.slots,
+        owners,
+        layout: match settings.scheduling.layout {
+            LayoutKind::Streams => Layout::Streams,
+            LayoutKind::Unified => Layout::Unified { cells: sizes.kv_blocks.tokens().0 },
+        },
         context_tokens: sizes.context_tokens,
         batch_tokens: settings.batch_tokens.max(sizes.slots),
         threads: threads(settings),
-        owners: 0,
-        layout: LayoutKind::Streams,
     };
     tracing::info!(threads = options.threads, "llama.cpp may compute");
     Ok(Backend {
@@ -28,10 +38,12 @@ pub(super) fn load(settings: &EngineSettings) -> anyhow::Result<Backend> {
         sizes,
         model: ModelFacts {
             id: model_id(settings, Some(path)),
-            architecture: facts.architecture,
+            architecture: facts.architecture.clone(),
             file_bytes: facts.file_bytes,
             context_train: facts.context_train,
         },
+        owners,
+        token_bytes: facts.state_bytes_per_token(),
         cost: None,
         with_engine: Box::new(move |run| {
             let mut context = model.context(&options)?;

@@ -7,7 +7,7 @@ use text::{Kind, Tokenizer, Vocabulary};
 use units::Token;
 
 use super::{Backend, ModelFacts, Sizes, model_id};
-use crate::settings::EngineSettings;
+use crate::{scheduling, settings::EngineSettings};
 
 const CONTEXT_TRAIN: u32 = 8_192;
 /// As if its KV were as large as that of a model of 135 million parameters.
@@ -43,6 +43,8 @@ pub(super) fn load(settings: &EngineSettings) -> Backend {
             file_bytes: 0,
             context_train: CONTEXT_TRAIN,
         },
+        owners: scheduling::owners(&settings.scheduling, sizes.slots, true),
+        token_bytes: KV_BYTES_PER_TOKEN,
         cost: Some(cost),
         with_engine: Box::new(move |run| {
             run(&mut Sleeping(MockEngine::new(sizes.slots, cost, answers)));

@@ -1,17 +1,22 @@
 //! How many sequences of which length fit.
 
 use sched::Limits;
-use units::{Span, TokenCount};
+use units::{BlockCount, Span, TokenCount};
 
-use crate::settings::EngineSettings;
+use crate::{
+    scheduling,
+    settings::{EngineSettings, LayoutKind},
+};
 
-/// Sequences and their length.
+/// Sequences, their length, and the KV blocks that they have together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// Sequences that run at once.
     pub slots: u32,
     /// Tokens of each, a multiple of a KV block.
     pub context_tokens: u32,
+    /// Blocks of all of them.
+    pub kv_blocks: BlockCount,
 }
 
 const SLOTS_AUTO: u32 = 16;
@@ -36,14 +41,15 @@ impl Sizes {
             0 => context(slots).max(CONTEXT_LEAST.min(longest)),
             context => context.min(longest),
         };
-        Self { slots, context_tokens: TokenCount(context_tokens).blocks().tokens().0 }
+        let each = TokenCount(context_tokens).blocks();
+        let kv_blocks = pool(settings, BlockCount(each.0.saturating_mul(slots)), tokens);
+        Self { slots, context_tokens: each.min(kv_blocks).tokens().0, kv_blocks }
     }
 
     /// The scheduler's bounds.
     #[must_use]
     pub fn limits(&self, settings: &EngineSettings) -> Limits {
-        let Self { slots, context_tokens } = *self;
-        let blocks = TokenCount(context_tokens).blocks().0;
+        let Self { slots, context_tokens, kv_blocks } = *self;
         let unleased = if settings.unleased_max == 0 { slots } else { settings.unleased_max };
         Limits {
             slots,
@@ -53,9 +59,20 @@ impl Sizes {
             step: Span::from_millis(settings.step_ms),
             waiting: settings.waiting_max,
             unleased,
-            kv_blocks: units::BlockCount(blocks.saturating_mul(slots)),
-            rules: sched::Rules::default(),
+            kv_blocks,
+            rules: scheduling::rules(&settings.scheduling),
         }
+    }
+}
+
+/// Blocks as set, up to what all slots can use; where 0, all of that, or what the KV memory holds if the
+/// slots share it.
+fn pool(settings: &EngineSettings, all: BlockCount, tokens: u32) -> BlockCount {
+    let held = BlockCount((tokens / units::BLOCK_TOKENS).max(1));
+    match (settings.scheduling.kv_blocks, settings.scheduling.layout) {
+        (0, LayoutKind::Streams) => all,
+        (0, LayoutKind::Unified) => all.min(held),
+        (set, _) => all.min(BlockCount(set)),
     }
 }
 
@@ -77,6 +94,18 @@ mod tests {
         assert_eq!(chosen(0, 0, 524_288, 4_096), (2, 2_048), "7 B");
         assert_eq!(chosen(0, 0, 8 << 20, 32_768), (1, 2_048), "something huge");
         assert_eq!(chosen(0, 0, 1_000, 512), (16, 512), "a short training context");
+    }
+
+    #[test]
+    fn one_pool_is_shared_by_more_than_it_could_hold_apart() {
+        let mut settings = mock_settings();
+        settings.scheduling.layout = LayoutKind::Unified;
+        settings.scheduling.kv_blocks = 1_024;
+        let sizes = Sizes::choose(&EngineSettings { slots: 24, ..settings.clone() }, 23_040, 8_192);
+        assert_eq!((sizes.kv_blocks.0, sizes.context_tokens), (1_024, 3_888));
+        settings.scheduling.kv_blocks = 8;
+        let tiny = Sizes::choose(&settings, 23_040, 8_192);
+        assert_eq!((tiny.kv_blocks.0, tiny.context_tokens), (8, 128));
     }
 
     #[test]

@@ -5,4 +5,5 @@ mod logprobs;
 mod metrics;
 #[cfg(feature = "llama")]
 mod model;
+mod prefixes;
 mod worker;

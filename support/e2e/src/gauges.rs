@@ -2,13 +2,18 @@
 
 use std::{collections::BTreeMap, fmt};
 
+const KEPT: &str = "a cache keeps what was computed, within its bound, for whoever comes next";
+
 /// Gauges that do not say what is held, and why they move.
-const MOVING: [(&str, &str); 5] = [
+const MOVING: [(&str, &str); 8] = [
     ("cadence_engine_step_cost_gain", "follows the speed of the machine"),
     ("cadence_admission_epoch", "counts the grants of engines, and restarts with them"),
     ("cadence_admission_trace_bytes", "grows with every decision, up to its limit"),
     ("cadence_admission_trace_flushed", "counts rows"),
     ("cadence_gateway_connections", "clients keep theirs"),
+    ("cadence_engine_prefix_bytes", KEPT),
+    ("cadence_engine_prefix_nodes", KEPT),
+    ("cadence_engine_prefix_tokens", KEPT),
 ];
 
 /// Every gauge of a stack at one moment, by process, name and labels.
