@@ -1,5 +1,7 @@
 //! The worker over gRPC: on the mock, and on the real default model.
 
+#[cfg(feature = "llama")]
+mod kept;
 mod life;
 mod logprobs;
 mod metrics;

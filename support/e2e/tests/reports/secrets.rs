@@ -13,39 +13,52 @@ const WORDS: [&str; 32] = [
     "tunnel", "umbrella", "violin", "walnut", "yogurt", "zebra",
 ];
 
-/// What the mock answers follows from every token of the prompt: in a crowd it is what it was alone, or
-/// somebody has read another's.
+/// Where sequences and kept prefixes lie.
+const LAYOUTS: [&str; 2] = ["streams", "unified"];
+
+/// What the mock answers follows from every token of the prompt: in a crowd, and with kept prefixes, it is
+/// what it was alone and without, or somebody has read another's.
 #[tokio::test(flavor = "multi_thread")]
 async fn fifty_rounds_of_secrets_on_the_mock() {
-    let stack = start(Spec::mock(200, 20)).await;
     let mut alone = Vec::new();
+    let stack = start(Spec::mock(200, 20).engine(&["--prefix-cache", "off"])).await;
     for word in WORDS {
         alone.push(text(word, chat(word).ask(&stack, 0).await));
     }
     assert_eq!(alone.iter().collect::<BTreeSet<_>>().len(), WORDS.len(), "{alone:?}");
-    for round in 1..=50 {
-        assert_eq!(all_at_once(&stack).await, alone, "round {round}");
+    drop(stack);
+    for layout in LAYOUTS {
+        let stack = start(Spec::mock(200, 20).engine(&["--layout", layout])).await;
+        for round in 1..=50 {
+            assert_eq!(all_at_once(&stack).await, alone, "{layout}, round {round}");
+        }
     }
 }
 
 /// What a model answers depends on who is computed beside it, by a hair. Whose word it says does not.
-/// `CADENCE_SECRET_ROUNDS` says how many rounds; without it there are two.
+/// `CADENCE_SECRET_ROUNDS` says how many rounds in each layout; without it there is one.
 #[tokio::test(flavor = "multi_thread")]
 async fn secrets_stay_with_their_owners() {
     let rounds = env::var("CADENCE_SECRET_ROUNDS").ok();
-    let rounds = rounds.map_or(2, |it| it.parse().expect("CADENCE_SECRET_ROUNDS is a number"));
-    let stack = start(Spec::model()).await;
-    for round in 1..=rounds {
-        let texts = all_at_once(&stack).await;
-        let mut own = 0;
-        for (word, text) in WORDS.iter().zip(&texts) {
-            let text = text.to_lowercase();
-            own += usize::from(text.contains(word));
-            let foreign = WORDS.iter().find(|other| *other != word && text.contains(*other));
-            assert_eq!(foreign, None, "round {round}: {word} reads {text:?}");
+    let rounds = rounds.map_or(1, |it| it.parse().expect("CADENCE_SECRET_ROUNDS is a number"));
+    for layout in LAYOUTS {
+        let stack = start(Spec::model().engine(&["--layout", layout])).await;
+        for round in 1..=rounds {
+            let texts = all_at_once(&stack).await;
+            nobody_reads_anothers(&texts, &format!("{layout}, round {round}"));
         }
-        assert!(own >= 16, "round {round}: only {own} answers say their own word: {texts:?}");
     }
+}
+
+fn nobody_reads_anothers(texts: &[String], when: &str) {
+    let mut own = 0;
+    for (word, text) in WORDS.iter().zip(texts) {
+        let text = text.to_lowercase();
+        own += usize::from(text.contains(word));
+        let foreign = WORDS.iter().find(|other| *other != word && text.contains(*other));
+        assert_eq!(foreign, None, "{when}: {word} reads {text:?}");
+    }
+    assert!(own >= 16, "{when}: only {own} answers say their own word: {texts:?}");
 }
 
 /// A quarter of the words have a slot at once, and none is refused.
