@@ -125,7 +125,7 @@ fn distribution(
 }
 
 fn goodput(runs: &[Named]) -> Figure {
-    let series = series(runs, |named| {
+    let mut series = series(runs, |named| {
         let mut e2e: Vec<_> = answered(named)
             .filter(|row| {
                 let others = Slo { e2e: None, ..named.slo };
@@ -140,6 +140,12 @@ fn goodput(runs: &[Named]) -> Figure {
         let last = counts.clone().next_back();
         (counts.step_by(step).chain(last).collect(), Vec::new())
     });
+    // Later targets find nothing more: a curve that ended would look as if it had not been measured.
+    let end = series.iter().filter_map(|one| Some(one.line.last()?.0)).fold(0.0, f64::max);
+    for one in &mut series {
+        let last = one.line.last().map(|(_, rate)| (end, *rate));
+        one.line.extend(last);
+    }
     Figure {
         file: "goodput",
         title: "Goodput by E2E target (other targets as they are)".into(),
@@ -166,7 +172,8 @@ fn admitted(runs: &[Named]) -> Figure {
         let line = rate(named, |_| true);
         let name = "offered".into();
         all[0].name = "admitted".into();
-        all.push(Series { name, line, points: Vec::new(), colour: 7, is_faint: true });
+        // Below the other, which it equals where nothing is shed.
+        all.insert(0, Series { name, line, points: Vec::new(), colour: 7, is_faint: true });
     }
     Figure {
         file: "admitted-over-time",

@@ -52,8 +52,9 @@ pub(super) fn markdown(runs: &[Named]) -> String {
         )
         .expect("a string takes everything");
     }
+    out.push('\n');
     table(&mut out, runs, &RATES);
-    out += "\nMilliseconds, of whole answers, from the intended arrival:\n";
+    out += "\nMilliseconds, of whole answers, from the intended arrival:\n\n";
     table(&mut out, runs, &LATENCIES);
     out
 }
@@ -69,7 +70,6 @@ fn table(out: &mut String, runs: &[Named], columns: &[Column]) {
         let cells: Vec<_> = cells.collect();
         writeln!(out, "| {} |", cells.join(" | ")).expect("a string takes everything");
     };
-    line(&mut iter::empty());
     let names = columns.iter().map(|(name, _)| (*name).to_owned());
     line(&mut iter::once("run".to_owned()).chain(names));
     line(&mut (0..=columns.len()).map(|_| "---".to_owned()));
@@ -85,4 +85,23 @@ fn percent(share: f64) -> String {
 
 fn millis(spread: Option<Spread>, get: impl Fn(Spread) -> f64) -> String {
     spread.map_or("-".into(), |spread| format!("{:.1}", get(spread)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{example, example_row};
+
+    #[test]
+    fn every_table_has_as_many_cells_in_each_line() {
+        let run = example(vec![example_row()]);
+        let slo = run.provenance.slo.parse().expect("targets");
+        let summary = Summary::of(&run, &slo);
+        let text = markdown(&[Named { name: "one".into(), run, slo, summary }]);
+        let paragraphs = text.split("\n\n").filter(|part| part.starts_with('|'));
+        let cells =
+            paragraphs.map(|part| part.lines().map(|line| line.split('|').count()).collect());
+        assert_eq!(cells.collect::<Vec<Vec<_>>>(), [vec![10; 3], vec![11; 3]], "{text}");
+        assert!(text.contains("targets: e2e:4000"), "{text}");
+    }
 }

@@ -85,7 +85,7 @@ fn numbers(spread: &Spread) -> String {
 fn windows(out: &mut String, summary: &Summary) {
     line_of(out, "\narrived in s        requests     ok   shed   E2E p50   E2E p99");
     for window in &summary.windows {
-        let span = format!("{:.0} to {:.0}", window.from_s, window.to_s);
+        let span = format!("{:.1} to {:.1}", window.from_s, window.to_s);
         let (p50, p99) = window.e2e_ms.map_or(("-".into(), "-".into()), |spread| {
             (format!("{:.1}", spread.p50), format!("{:.1}", spread.p99))
         });

@@ -173,6 +173,11 @@ pub(crate) fn run_args<'a>(url: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 }
 
 impl Outcome {
+    /// Whether it ran to its end: on a machine that is too busy it may be invalid, and says so.
+    pub(crate) fn has_run(&self) -> bool {
+        matches!(self.code, Some(0 | 2)) && self.summary["complete"] == true
+    }
+
     pub(crate) fn classes(&self) -> BTreeMap<String, u64> {
         let classes = self.summary["classes"].as_object();
         let classes = classes.unwrap_or_else(|| panic!("no summary: {}", self.stderr));
