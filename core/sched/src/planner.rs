@@ -16,7 +16,7 @@ use relief::Relief;
 use step::Step;
 
 /// Names the planning rules. Changes whenever the same problem may get another solution.
-pub const PLANNER_VERSION: &str = "ladder-3";
+pub const PLANNER_VERSION: &str = "ladder-4";
 
 /// What the planner has to choose from, each list in planning order.
 #[derive(Clone, Debug, Default, PartialEq)]

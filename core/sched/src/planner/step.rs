@@ -5,8 +5,8 @@ use units::BlockCount;
 use super::{Helper, Relief, Running, StepProblem, StepSolution, Waiting};
 use crate::{Limits, Order, PlanKey, StepCost, StepShape};
 
-/// A sequence joins with at least this many prompt tokens, or all it has: a slot that gets less
-/// would be held for nothing.
+/// A sequence joins with at least this many prompt tokens, or all it has, or half of what it would get
+/// in a step of its own: a slot that gets less would be held for nothing.
 const JOIN_TOKENS_MIN: u32 = 16;
 
 pub(super) struct Step<'a> {
@@ -133,7 +133,7 @@ impl<'a> Step<'a> {
             return false;
         }
         if !self.is_helped(head) {
-            let tokens = self.prefill(head.prefill, head.cached, JOIN_TOKENS_MIN);
+            let tokens = self.prefill(head.prefill, head.cached, self.join_tokens_min(head));
             if tokens == 0 {
                 return false;
             }
@@ -142,6 +142,20 @@ impl<'a> Step<'a> {
         self.slots -= 1;
         self.blocks -= head.blocks;
         true
+    }
+
+    /// The fewest prompt tokens that a request joins with. Where steps are small, it asks for no more than
+    /// can be had beside others: or it would wait until nobody is left, and nothing would run together.
+    fn join_tokens_min(&self, head: &Waiting) -> u32 {
+        let limits = self.limits;
+        // What is left of the batch when everybody else decodes.
+        let rows = limits.batch_tokens.saturating_sub(limits.slots.saturating_sub(1));
+        let most = JOIN_TOKENS_MIN.min(head.prefill).min(rows);
+        let affords = |tokens: u32| {
+            let alone = with_prefill(StepShape::default(), 2 * tokens, head.cached);
+            2 * tokens <= limits.prefill_tokens && self.affordable(alone)
+        };
+        (2..=most).rev().find(|&tokens| affords(tokens)).unwrap_or(1)
     }
 
     fn is_helped(&self, waiting: &Waiting) -> bool {

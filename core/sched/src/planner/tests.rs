@@ -84,6 +84,22 @@ fn a_request_does_not_join_for_a_few_tokens() {
 }
 
 #[test]
+fn small_steps_do_not_keep_requests_from_running_together() {
+    let joins = |limits: Limits, cost: StepCost| {
+        let problem = problem(vec![running(0, 9)], vec![waiting(300, 20)], 3, 100);
+        problem.solve(&limits, &cost).joins
+    };
+    let guess = StepCost::GUESS;
+    assert_eq!(joins(Limits { prefill_tokens: 15, ..LIMITS }, guess), [(0, 15)]);
+    assert_eq!(joins(Limits { prefill_tokens: 1, ..LIMITS }, guess), [(0, 1)]);
+    let narrow = Limits { batch_tokens: 4, prefill_tokens: 4, ..LIMITS };
+    assert_eq!(joins(narrow, guess), [(0, 3)]);
+    // A large model: 500 ms are five tokens, four beside an answer.
+    let large = StepCost { per_prefill_token_us: 95_000.0, per_decode_us: 95_000.0, ..guess };
+    assert_eq!(joins(LIMITS, large), [(0, 4)]);
+}
+
+#[test]
 fn the_queue_is_planned_among_the_prompts_that_run() {
     let limits = Limits { prefill_tokens: 100, ..LIMITS };
     let queue = vec![promised(60, 9), waiting(60, 9)];
