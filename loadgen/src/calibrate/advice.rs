@@ -86,11 +86,8 @@ impl Found {
 
 /// Two digits that count.
 fn digits(value: f64) -> f64 {
-    if value <= 0.0 {
-        return 0.0;
-    }
-    let unit = 10_f64.powi(exponent(value) - 1);
-    (value / unit).round() * unit
+    // By way of text: a product with a power of ten would show its rounding.
+    format!("{value:.1e}").parse().unwrap_or(value)
 }
 
 /// Up to 1, 1.5, 2, 2.5, 3, 4, 5, 6 or 8 of a power of ten.
@@ -101,7 +98,7 @@ fn round_up(value: f64) -> f64 {
     let unit = 10_f64.powi(exponent(value));
     let steps = [1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
     let step = steps.into_iter().find(|step| step * unit >= value);
-    step.unwrap_or(10.0) * unit
+    digits(step.unwrap_or(10.0) * unit)
 }
 
 fn exponent(value: f64) -> i32 {
@@ -119,7 +116,8 @@ mod tests {
 
     #[test]
     fn numbers_are_round() {
-        assert_eq!([0.1234, 1.29, 0.0].map(digits), [0.12, 1.3, 0.0]);
+        assert_eq!([0.1234, 1.29, 2.7525, 7.34, 0.0].map(digits), [0.12, 1.3, 2.8, 7.3, 0.0]);
+        assert_eq!(round_up(0.14), 0.15);
         assert_eq!([3_400.0, 101.0, 99.0, 0.0].map(round_up), [4_000.0, 150.0, 100.0, 1.0]);
     }
 
