@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use e2e::{Chat, Spec, Stack};
+use e2e::{Answer, Chat, Spec, Stack};
 use futures_util::future::join_all;
 use serde_json::json;
 
@@ -27,7 +27,15 @@ async fn greedy_is_one_text(stack: &Stack) {
     let whole = chat.clone().whole().ask(stack, 0).await;
     let again = chat.ask(stack, 0).await;
     assert_eq!((&whole.text, &again.text), (&streamed.text, &streamed.text));
-    assert_eq!((&whole.usage, &again.usage), (&streamed.usage, &streamed.usage));
+    let tokens = |answer: &Answer| {
+        let usage = answer.usage.as_ref().expect("usage");
+        [&usage["prompt_tokens"], &usage["completion_tokens"]].map(ToString::to_string)
+    };
+    assert_eq!([tokens(&whole), tokens(&again)], [tokens(&streamed), tokens(&streamed)]);
+    let cached = |answer: &Answer| {
+        answer.usage.as_ref().expect("usage")["prompt_tokens_details"]["cached_tokens"].as_u64()
+    };
+    assert!(cached(&streamed) < cached(&whole), "a prompt that comes again is found");
     assert!(streamed.first < Some(streamed.took));
 }
 
