@@ -40,6 +40,8 @@ use crate::{
 const RING_RECORDS: usize = 16_384;
 /// `Generate` calls beyond what the scheduler takes: they are on their way in or out.
 const GENERATE_MARGIN: usize = 64;
+/// Prompts that were touched and that the step loop has not heard of. Each may be as long as a context.
+const TOUCHES_MAX: usize = 64;
 /// Open `Watch` calls: each may get a hundred snapshots a second.
 const WATCHERS: usize = 16;
 /// Prompts that are tokenised at once.
@@ -105,6 +107,7 @@ impl App {
             watchers: Arc::new(Semaphore::new(WATCHERS)),
             serials: AtomicU64::new(0),
             generating: Arc::new(Semaphore::new(open)),
+            touching: Arc::new(Semaphore::new(TOUCHES_MAX)),
             facts,
         };
         let address = listener.local_addr()?;

@@ -14,7 +14,7 @@ use futures_util::Stream;
 use proto::v1::{self, engine_server::Engine};
 use sched::{Refusal, Submission};
 use text::{ChatTemplate, Message as ChatMessage, Segment, Tokenizer};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status, Streaming};
 use units::{BlockCount, RequestId, Span, Token, TokenCount};
@@ -51,6 +51,8 @@ pub(crate) struct EngineService {
     pub(crate) serials: AtomicU64,
     /// Open `Generate` calls: what may be queued and run, and a margin for those on their way out.
     pub(crate) generating: Arc<Semaphore>,
+    /// Touches that the loop has not read yet.
+    pub(crate) touching: Arc<Semaphore>,
     pub(crate) facts: Facts,
 }
 
@@ -84,6 +86,15 @@ fn refused(refusal: &Refusal) -> Status {
         Refusal::QueueFull { .. } | Refusal::UnleasedFull { .. } => exhausted(refusal.to_string()),
         Refusal::TooLarge { .. } => invalid("prompt", refusal),
         Refusal::Draining => Status::unavailable(refusal.to_string()),
+    }
+}
+
+/// Tells the loop that what is kept of a prompt will soon be wanted; unless many such are on their way,
+/// since the loop reads none while a step runs.
+fn touch(commands: &Sender<Message>, touching: &Arc<Semaphore>, prompt: Arc<[Token]>) {
+    if let Ok(place) = touching.clone().try_acquire_owned() {
+        // A loop that is gone keeps nothing.
+        let _ = commands.send(Message::Touch(prompt, place));
     }
 }
 
@@ -240,7 +251,7 @@ impl Engine for EngineService {
         if length < self.context_tokens {
             prepared = self.probe(&tokens, prepared);
             if prepared.cached_tokens > 0 {
-                self.send(Message::Touch(tokens.clone()))?;
+                touch(&self.commands, &self.touching, tokens.clone());
             }
             let kept = self.pantry().keep(self.watch.clock.now(), id, tokens);
             kept.map_err(|full| exhausted(full.to_string()))?;
@@ -256,14 +267,14 @@ impl Engine for EngineService {
         let id = request_id(&request.request_id)?;
         let stops = stops(&request.stop)?;
         let place = self.generating.clone().try_acquire_owned();
-        let place = place.map_err(|_| exhausted("too many requests are open"))?;
+        let place = Arc::new(place.map_err(|_| exhausted("too many requests are open"))?);
         let submission = self.submission(id, &request)?;
 
         let (listener, mut heard) = mpsc::unbounded_channel();
         let serial = self.serials.fetch_add(1, Ordering::Relaxed);
         let annotated = submission.top_logprobs.is_some();
         let outlet = Box::new(Outlet::new(serial, stops, annotated, listener));
-        self.send(Message::Submit(Box::new(submission), outlet))?;
+        self.send(Message::Submit(Box::new(submission), outlet, place.clone()))?;
         let mut cancel = CancelOnDrop { id, serial, commands: Some(self.commands.clone()) };
         let first = heard.recv().await;
         let Some(first) = first else {
@@ -347,7 +358,7 @@ pub(crate) struct Answers {
     heard: mpsc::UnboundedReceiver<Answer>,
     tokenizer: Arc<dyn Tokenizer>,
     cancel: CancelOnDrop,
-    _place: tokio::sync::OwnedSemaphorePermit,
+    _place: Arc<OwnedSemaphorePermit>,
 }
 
 impl Stream for Answers {
@@ -382,5 +393,21 @@ impl Drop for CancelOnDrop {
             // A loop that is gone has cancelled everything.
             let _ = commands.send(Message::Left(self.id, self.serial));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn touches_do_not_pile_up_while_a_step_runs() {
+        let (commands, inbox) = std::sync::mpsc::channel();
+        let touching = Arc::new(Semaphore::new(2));
+        let touch_thrice = || (0..3).for_each(|_| touch(&commands, &touching, [Token(1)].into()));
+        touch_thrice();
+        assert_eq!(inbox.try_iter().count(), 2);
+        touch_thrice();
+        assert_eq!(inbox.try_iter().count(), 2, "there is room again");
     }
 }

@@ -14,6 +14,7 @@ use std::{
 use sched::{Command, Engine, Scheduler, Submission};
 use service::clock::Clock;
 use text::Tokenizer;
+use tokio::sync::OwnedSemaphorePermit;
 use units::{RequestId, Span, Token};
 
 use crate::{
@@ -32,13 +33,16 @@ const FAILURES_MAX: u32 = 8;
 /// What the loop is told.
 #[derive(Debug)]
 pub(crate) enum Message {
-    Submit(Box<Submission>, Box<Outlet>),
+    /// With its place among the open requests: a client that leaves gives up only its own share of it, or
+    /// any number of them could be on their way while a step runs.
+    Submit(Box<Submission>, Box<Outlet>, Arc<OwnedSemaphorePermit>),
     /// The client of one answer left. A retry may run under the same id by now, and goes on.
     Left(RequestId, u64),
     /// An operator ends a request.
     Cancel(RequestId),
-    /// A prompt was prepared: what is kept of it will soon be wanted.
-    Touch(Arc<[Token]>),
+    /// A prompt was prepared: what is kept of it will soon be wanted. With its place among those on their
+    /// way.
+    Touch(Arc<[Token]>, OwnedSemaphorePermit),
     Drain,
     Stop,
 }
@@ -124,7 +128,7 @@ impl StepLoop {
 
     fn on_message(&mut self, message: Message) {
         let command = match message {
-            Message::Submit(submission, outlet) => {
+            Message::Submit(submission, outlet, _place) => {
                 if !self.outlets.open(submission.id, *outlet) {
                     return;
                 }
@@ -132,7 +136,7 @@ impl StepLoop {
             }
             Message::Left(id, serial) if !self.outlets.is_open(id, serial) => return,
             Message::Left(id, _) | Message::Cancel(id) => Command::Cancel(id),
-            Message::Touch(prompt) => Command::Touch(prompt),
+            Message::Touch(prompt, _place) => Command::Touch(prompt),
             Message::Drain => Command::Drain,
             Message::Stop => Command::Stop,
         };

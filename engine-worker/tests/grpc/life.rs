@@ -84,6 +84,31 @@ async fn a_client_that_leaves_frees_everything() {
 }
 
 #[tokio::test]
+async fn who_leaves_during_a_step_keeps_its_place_until_the_step_ends() {
+    let step = ["--mock-base-us", "4000000", "--step-ms", "60000"];
+    let few = ["--slots", "1", "--waiting-max", "1", "--unleased-max", "9"];
+    let mut worker = Worker::start(&[&step[..], &few].concat()).await;
+    let token = v1::generate_request::Prompt::TokenIds(v1::TokenIds { ids: vec![5] });
+    let request =
+        |number| v1::GenerateRequest { prompt: Some(token.clone()), ..prepared(number, 1) };
+    let (first, _) = worker.generate(request(0)).await.expect("accepted");
+    // Nobody is heard before the step ends, so nobody is answered but who finds no place.
+    let mut refused = None;
+    for number in 1..200 {
+        let asked = worker.client.generate(request(number));
+        if let Ok(answer) = timeout(Duration::from_millis(5), asked).await {
+            refused = answer.err();
+            break;
+        }
+    }
+    assert_eq!(refused.expect("places are few").code(), Code::ResourceExhausted);
+    assert_eq!(collect(first).await.1.reason(), v1::FinishReason::Length);
+    worker.settles().await;
+    worker.generate(request(500)).await.expect("there is room again");
+    worker.stop().await;
+}
+
+#[tokio::test]
 async fn an_id_that_runs_is_refused_and_the_first_goes_on() {
     let mut worker = Worker::start(&[SLOW, &["--unleased-max", "2"]].concat()).await;
     worker.prepare(1, "abc").await;
