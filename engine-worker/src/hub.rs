@@ -71,11 +71,11 @@ impl Hub {
     }
 
     /// Takes what happened, and how long the step that begins now should take. Never waits for a watcher.
-    pub(crate) fn publish(&self, now: Micros, step: Span, events: Vec<Event>, snapshot: Snapshot) {
+    pub(crate) fn publish(&self, now: Micros, step: Span, events: &[Event], snapshot: Snapshot) {
         let record = {
             let mut ring = self.ring();
-            for event in events.into_iter().filter(is_recorded) {
-                ring.push(now, event);
+            for event in events.iter().filter(|event| is_recorded(event)) {
+                ring.push(now, event.clone());
             }
             ring.last
         };

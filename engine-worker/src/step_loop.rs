@@ -143,15 +143,16 @@ impl StepLoop {
         self.scheduler.on_command(self.clock.now(), command);
     }
 
-    /// Tells what happened, and the predicted time of the step that begins now.
+    /// Tells what happened, and the predicted time of the step that begins now. Clients are told last: who
+    /// was told something finds it in `Info` and in the metrics. Never waits for a watcher.
     fn publish(&mut self, step: Span) {
         let now = self.clock.now();
         let events = self.scheduler.drain_events();
-        for event in &events {
-            self.outlets.tell(event);
-            metrics::event(event);
-        }
         self.hub.prefixes.apply(self.scheduler.drain_index());
-        self.hub.publish(now, step, events, self.scheduler.snapshot(now));
+        self.hub.publish(now, step, &events, self.scheduler.snapshot(now));
+        for event in &events {
+            metrics::event(event);
+            self.outlets.tell(event);
+        }
     }
 }
