@@ -177,7 +177,10 @@ fn report_load(settings: &EngineSettings, backend: &Backend, limits: &Limits, cl
     tracing::info!(model, slots, context_tokens, "model loaded after {took}");
     if settings.context_tokens > context_tokens {
         let asked = settings.context_tokens;
-        tracing::warn!(asked, "context_tokens: the model was trained on fewer");
+        tracing::warn!(
+            asked,
+            "context_tokens: more than the model was trained on, or than all KV blocks hold"
+        );
     }
 }
 

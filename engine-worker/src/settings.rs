@@ -216,4 +216,15 @@ pub(crate) mod tests {
             assert!(error.contains(key), "{error}");
         }
     }
+
+    #[test]
+    fn names_that_there_are_not_are_answered_with_those_that_there_are() {
+        let vars = BTreeMap::from([("CADENCE_ENGINE_SCHEDULER".into(), "batch".into())]);
+        let error = read::<EngineSettings>(["engine-worker".into()], &vars).expect_err("a mistake");
+        let said = error.to_string();
+        assert!(
+            said.ends_with("'--scheduler <SCHEDULER>': one of fifo, static, continuous"),
+            "{said}"
+        );
+    }
 }

@@ -52,7 +52,9 @@ pub(crate) fn measure(
         }
     }
     Ok(StepCost::fit(&bench.steps()).unwrap_or_else(|| {
-        tracing::warn!("the machine was too busy to measure step costs; beginning with a guess");
+        tracing::warn!(
+            "no step costs, as the machine is too busy or the batch too small; beginning with a guess"
+        );
         StepCost::GUESS
     }))
 }

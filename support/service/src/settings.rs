@@ -13,7 +13,10 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, error::ErrorKind};
+use clap::{
+    Arg, ArgAction, ArgMatches, Args, Command,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 use serde::Serialize;
 
 use crate::{exit::REFUSED, health::Probe};
@@ -288,7 +291,13 @@ impl Layer {
         }
         let text = error.render().to_string();
         let line = text.lines().next().unwrap_or_default();
-        let reason = line.strip_prefix("error: ").unwrap_or(line).to_owned();
+        let reason = line.strip_prefix("error: ").unwrap_or(line);
+        let reason = match error.get(ContextKind::ValidValue) {
+            Some(ContextValue::Strings(valid)) if !valid.is_empty() => {
+                format!("{reason}: one of {}", valid.join(", "))
+            }
+            _ => reason.to_owned(),
+        };
         Err(SettingsError::Value { place: self.place.clone(), reason })
     }
 }
