@@ -4,6 +4,7 @@ mod collect;
 mod dispatch;
 mod lag;
 mod options;
+mod outputs;
 mod plan;
 mod progress;
 mod request;

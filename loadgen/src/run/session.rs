@@ -20,6 +20,7 @@ use super::{
     dispatch::{Link, dispatch},
     lag,
     options::{Options, Retries},
+    outputs::make_way,
     plan::Plan,
     progress::Progress,
     request::{SHUTDOWN, Shared},
@@ -45,7 +46,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let plan = Plan::new(options)?;
     let out = options.out.clone().unwrap_or_else(default_out);
     let journal_path = record::journal_path(&out);
-    make_way(&out, &journal_path, options.overwrite)?;
+    let summaries: Vec<_> =
+        [&options.json, &options.vllm_json].into_iter().flatten().map(PathBuf::as_path).collect();
+    make_way(&out, &journal_path, &summaries, options.overwrite)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let server = runtime.block_on(options.server.connect())?;
     let clock = Clock::starting_in(LEAD);
@@ -64,18 +67,6 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
 fn default_out() -> PathBuf {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("loadgen-{}.parquet", now.as_secs()).into()
-}
-
-/// Nothing is written over that nobody said to write over. An old result goes when the new one is whole.
-fn make_way(out: &Path, journal: &Path, overwrite: bool) -> anyhow::Result<()> {
-    for path in [out, journal] {
-        let stands = fs::exists(path)? && !overwrite;
-        anyhow::ensure!(!stands, "{} exists: say --overwrite, or another name", path.display());
-    }
-    if fs::exists(journal)? {
-        fs::remove_file(journal).with_context(|| format!("cannot write {}", journal.display()))?;
-    }
-    Ok(())
 }
 
 fn provenance(options: &Options, plan: &Plan, server: &Server, clock: &Clock) -> Provenance {
