@@ -40,7 +40,8 @@ pub(crate) struct Options {
     #[command(flatten)]
     server: Access,
     /// The process that gets SIGTERM
-    #[arg(long)]
+    // Less than 1 would be a group of processes, or all of them.
+    #[arg(long, value_parser = clap::value_parser!(i32).range(1..))]
     pid: i32,
     /// Streams in flight
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1_000))]
@@ -51,8 +52,8 @@ pub(crate) struct Options {
     /// Where readiness is told; it is looked at if it says 200 before the signal
     #[arg(long, value_name = "PATH", default_value = "/ready")]
     ready_path: String,
-    /// The process must be gone after so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    /// The process must be gone after so many seconds; streams have as long to begin, and as long to end
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     within: u64,
 }
 
@@ -103,7 +104,7 @@ async fn check(options: Options) -> anyhow::Result<Report> {
         let gone = readiness_goes(&server, &options.ready_path).await;
         report.check(gone, "readiness went within 2 s of the signal");
     }
-    late_arrival(&mut report, &server, clock).await;
+    late_arrival(&mut report, &server, clock, options.within).await;
     judge_streams(&mut report, streams, signalled).await?;
     let gone = wait_for_end(pid, Duration::from_secs(options.within)).await;
     report.check(gone, &format!("process {pid} ended within {} s", options.within));
@@ -121,10 +122,12 @@ fn start(
 ) -> Stream {
     let mut call = server.call(&question(u64::from(index), options.max_tokens), true);
     call.on_first_token = Some(heard.clone());
+    // Once before the signal, and once after it.
+    let within = 2 * options.within;
     let server = Arc::clone(server);
     tokio::spawn(async move {
         let mut trail = Trail::default();
-        let ended = server.client.perform(&call, &clock, &mut trail).await;
+        let ended = server.client.perform_within(within, &call, &clock, &mut trail).await;
         (trail, ended)
     })
 }
@@ -154,10 +157,10 @@ async fn readiness_goes(server: &Server, path: &str) -> bool {
     false
 }
 
-async fn late_arrival(report: &mut Report, server: &Server, clock: Clock) {
+async fn late_arrival(report: &mut Report, server: &Server, clock: Clock, within: u64) {
     let mut trail = Trail::default();
     let call = server.call(&question(u64::MAX, 1), false);
-    match server.client.perform(&call, &clock, &mut trail).await {
+    match server.client.perform_within(within, &call, &clock, &mut trail).await {
         Ok(()) => report.check(false, "a late request was turned away: it was served"),
         Err(failure) if failure.class == Class::Shed => {
             let says_when = trail.headers.contains_key("retry-after");

@@ -15,6 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anyhow::Context as _;
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use http_body_util::{BodyExt, Full, Limited, StreamBody, combinators::BoxBody};
@@ -80,7 +81,9 @@ enum OnTerm {
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        let listener = TcpListener::bind(SocketAddr::new(options.host, options.port)).await?;
+        let address = SocketAddr::new(options.host, options.port);
+        let listener = TcpListener::bind(address).await;
+        let listener = listener.with_context(|| format!("cannot listen on {address}"))?;
         console::say(&format!("stub: listening on http://{}", listener.local_addr()?));
         let stub = Arc::new(Stub::new(options));
         let mut terminate = signal(SignalKind::terminate())?;

@@ -49,6 +49,8 @@ fn a_status_is_a_refusal_a_redirect_or_a_failure() {
 fn an_answer_that_is_no_event_stream() {
     let json = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
     check(&Server::saying(json), &[], "not_sse");
+    let packed = SSE.replace("connection:", "content-encoding: gzip\r\nconnection:");
+    check(&Server::saying(packed), &[], "not_sse");
 }
 
 #[test]

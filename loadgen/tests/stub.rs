@@ -2,9 +2,9 @@
 
 mod support;
 
-use std::process::Child;
+use std::process::{Child, Command};
 
-use support::{Bench, Outcome, Stub};
+use support::{Bench, Outcome, Server, Stub};
 
 fn medians(done: &Outcome) -> Vec<f64> {
     let windows = done.summary["windows"].as_array().expect("windows");
@@ -112,6 +112,28 @@ fn a_drain_with_nothing_in_flight_shows_nothing() {
     let done = drain_check(&bench, &stub, &["--streams", "1"]);
     assert_eq!(done.code, Some(1));
     assert!(done.stdout.contains("FAIL 0 streams were in flight"), "{}", done.stdout);
+}
+
+#[test]
+fn a_server_that_never_answers_fails_a_drain_in_time() {
+    let bench = Bench::new();
+    let server = Server::new(|stream| while support::read_request(stream) {});
+    let mut process = Command::new("sleep").arg("60").spawn().expect("every system has it");
+    let pid = process.id().to_string();
+    let args = ["drain-check", "--url", &server.url(), "--model", "m", "--within", "1"];
+    let done = bench.loadgen(&[&args[..], &["--pid", &pid]].concat());
+    assert_eq!(done.code, Some(1), "{}", done.stderr);
+    assert!(done.stdout.contains("FAIL 0 streams were in flight"), "{}", done.stdout);
+    process.wait().expect("it had SIGTERM");
+}
+
+#[test]
+fn a_drain_signals_one_process_and_never_a_group() {
+    let bench = Bench::new();
+    for no_process in ["--pid=0", "--pid=-1"] {
+        let done = bench.loadgen(&["drain-check", "--url", "http://127.0.0.1:1", no_process]);
+        assert_eq!(done.code, Some(2), "{}", done.stderr);
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::{
     HeaderMap, Method, Request, Response,
     body::Incoming,
-    header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue},
+    header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderName, HeaderValue},
 };
 use tokio::sync::mpsc;
 use units::Micros;
@@ -110,10 +110,33 @@ impl Client {
             let kind = response.headers().get(CONTENT_TYPE);
             return Err(Failure::new(Class::NotSse, format!("200 with content-type {kind:?}")));
         }
+        if let Some(encoding) = encoding(response.headers()) {
+            return Err(Failure::new(
+                Class::NotSse,
+                format!("200 with content-encoding {encoding:?}"),
+            ));
+        }
         let mut body = response.into_body();
         read_stream(&mut body, call, clock, trail).await?;
         self.reclaim(body, sender);
         Ok(())
+    }
+
+    /// The same, given up after so many seconds.
+    ///
+    /// # Errors
+    /// The same, or it took longer.
+    pub(crate) async fn perform_within(
+        &self,
+        secs: u64,
+        call: &Call,
+        clock: &Clock,
+        trail: &mut Trail,
+    ) -> Result<(), Failure> {
+        let performed = self.perform(call, clock, trail);
+        tokio::time::timeout(Duration::from_secs(secs), performed)
+            .await
+            .unwrap_or_else(|_| Err(Failure::new(Class::Timeout, format!("no end after {secs} s"))))
     }
 
     /// A plain GET: status and at most 64 KiB of body.
@@ -277,6 +300,13 @@ impl Trail {
 fn is_event_stream(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
     kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("text/event-stream"))
+}
+
+/// How the body is packed, if it is: nobody asked for that.
+fn encoding(headers: &HeaderMap) -> Option<&HeaderValue> {
+    headers
+        .get(CONTENT_ENCODING)
+        .filter(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
 /// Whether a connection had been closed before it was used.
