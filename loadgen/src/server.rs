@@ -1,11 +1,14 @@
 //! The server that a command is about: options that several commands share.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::Context as _;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::wire::{self, Api, Call, Client, Target, Trust};
+
+/// How long a server may think about which models it has.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Where the server is and how it is asked.
 #[derive(Clone, Debug, clap::Args)]
@@ -50,7 +53,7 @@ impl Access {
         let client = Client::new(self.url.clone(), &trust).await?;
         let model = match &self.model {
             Some(model) => model.clone(),
-            None => wire::first_model(&client, headers.clone()).await?,
+            None => wire::first_model(&client, headers.clone(), PATIENCE).await?,
         };
         Ok(Server { client, api: self.api, model, headers })
     }

@@ -66,16 +66,28 @@ impl FromStr for Target {
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
             return Err("a URL with a password would be written into every file".into());
         }
-        if uri.query().is_some() {
-            return Err("a base URL has no query".into());
+        // The parser leaves fragments out.
+        if uri.query().is_some() || text.contains('#') {
+            return Err("a base URL has no query and no fragment".into());
         }
         let host = uri.host().filter(|host| !host.is_empty()).ok_or("the URL has no host")?;
+        let port = port(&uri, host)?.unwrap_or(if tls { 443 } else { 80 });
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        let port = uri.port_u16().unwrap_or(if tls { 443 } else { 80 });
         let path = uri.path().trim_end_matches('/');
         let base = if path.is_empty() { "/v1".into() } else { path.to_owned() };
         Ok(Self { host, port, tls, base })
     }
+}
+
+/// What follows `host`. The parser takes a port that is none for no port at all, and another server would
+/// be measured.
+fn port(uri: &Uri, host: &str) -> Result<Option<u16>, String> {
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    let Some(text) = authority.strip_prefix(host).and_then(|rest| rest.strip_prefix(':')) else {
+        return Ok(None);
+    };
+    let port = text.parse().ok().filter(|port| *port > 0);
+    port.map(Some).ok_or_else(|| format!("`{text}` is no port: from 1 to {}", u16::MAX))
 }
 
 impl fmt::Display for Target {
@@ -106,7 +118,9 @@ mod tests {
 
     #[test]
     fn what_is_no_server() {
-        for bad in ["", "localhost:8000", "ftp://x", "http://", "http://u:p@x", "http://x/?a=1"] {
+        let no_urls = ["", "localhost:8000", "ftp://x", "http://", "http://u:p@x", "http://x/?a=1"];
+        let no_ports = ["http://x:99999", "http://x:0", "http://x:", "http://[::1]:70000"];
+        for bad in no_urls.into_iter().chain(no_ports).chain(["http://x/#a", "http://[::1"]) {
             assert!(bad.parse::<Target>().is_err(), "{bad}");
         }
     }
