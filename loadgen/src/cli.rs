@@ -1,6 +1,6 @@
 //! The command line.
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand, error::ErrorKind};
 
 use crate::{calibrate, drain, recover, report, run, stub, validate};
 
@@ -14,6 +14,32 @@ use crate::{calibrate, drain, recover, report, run, stub, validate};
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Cli {
+    /// Reads the command line, or ends the process with what is wrong with it and status 2.
+    pub(crate) fn read() -> Self {
+        let cli = Self::parse();
+        if let Err(why) = cli.command.check() {
+            Self::command().error(ErrorKind::ArgumentConflict, why).exit();
+        }
+        cli
+    }
+}
+
+impl Command {
+    /// What the parser cannot know.
+    fn check(&self) -> Result<(), &'static str> {
+        match self {
+            Self::Run(options) => options.check(),
+            Self::Calibrate(options) => options.check(),
+            Self::Report(_)
+            | Self::Validate(_)
+            | Self::Stub(_)
+            | Self::DrainCheck(_)
+            | Self::Recover(_) => Ok(()),
+        }
+    }
 }
 
 const EXAMPLES: &str = "\

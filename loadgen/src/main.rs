@@ -23,11 +23,10 @@ mod wire;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
 use cli::{Cli, Command};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::read();
     limits::raise_open_files();
     let done = match cli.command {
         Command::Run(options) => run::run(&options),

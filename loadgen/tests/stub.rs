@@ -75,7 +75,8 @@ fn a_trace_is_replayed_as_it_is() {
         "summary.json",
     ]);
     assert_eq!(done.classes()["ok"], 3, "{}", done.stderr);
-    assert!((done.summary["window_s"].as_f64().unwrap() - 0.2).abs() < 0.001);
+    // Three requests in 0.2 s, and a gap of 0.1 s after the last.
+    assert!((done.summary["window_s"].as_f64().unwrap() - 0.3).abs() < 0.001);
 }
 
 fn drain_check(bench: &Bench, stub: &Stub, more: &[&str]) -> Outcome {

@@ -35,11 +35,21 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TOKENS", default_value_t = 48, value_parser = clap::value_parser!(u32).range(8..=4096))]
     decode_tokens: u32,
     /// Give a request up after so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: u64,
     /// Write what was found as JSON
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+}
+
+impl Options {
+    /// Whether they go together.
+    ///
+    /// # Errors
+    /// One belongs to another that was not given.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        self.workload.check()
+    }
 }
 
 /// Measures, and says what follows.

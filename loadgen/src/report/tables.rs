@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, iter};
 
 use super::Named;
-use crate::summary::{Spread, Summary};
+use crate::summary::{Spread, Summary, tenths};
 
 /// A column's name, and what a run has in it.
 type Column = (&'static str, fn(&Summary) -> String);
@@ -40,12 +40,12 @@ pub(super) fn markdown(runs: &[Named]) -> String {
         let targets = if it.slo.is_empty() { "none" } else { &it.slo };
         writeln!(
             out,
-            "- **{}**: {}, {}{rate}, seed {}, {:.0} s against {} ({}); targets: {targets}{}",
+            "- **{}**: {}, {}{rate}, seed {}, {} s against {} ({}); targets: {targets}{}",
             named.name,
             it.workload,
             it.arrivals,
             it.seed,
-            it.window_s,
+            tenths(it.window_s),
             it.url,
             it.model,
             caveats(it)

@@ -22,11 +22,11 @@ pub(crate) struct Options {
     #[arg(long, value_enum, default_value = "poisson", help_heading = "Arrivals")]
     pub(crate) arrivals: Process,
     /// Requests a second
-    #[arg(long, value_name = "RPS", default_value_t = 1.0, help_heading = "Arrivals")]
+    #[arg(long, value_name = "RPS", default_value_t = 1.0, value_parser = rate, help_heading = "Arrivals")]
     pub(crate) rate: f64,
-    /// Of gamma arrivals: below 1 they come in bursts, 1 is poisson, above they become regular
-    #[arg(long, value_name = "SHAPE", default_value_t = 1.0, help_heading = "Arrivals")]
-    pub(crate) burstiness: f64,
+    /// Of gamma arrivals: below 1 they come in bursts, 1 is poisson, above they become regular [default: 1]
+    #[arg(long, value_name = "SHAPE", value_parser = burstiness, help_heading = "Arrivals")]
+    pub(crate) burstiness: Option<f64>,
     /// For how many seconds requests arrive
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds, help_heading = "Arrivals")]
     pub(crate) duration: Span,
@@ -37,18 +37,12 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 0, help_heading = "Arrivals")]
     pub(crate) seed: u64,
     /// Send what this trace says when it says: JSONL with time (seconds) or timestamp (milliseconds),
-    /// prompt, messages or prompt_tokens, and max_tokens
-    #[arg(long, value_name = "FILE", help_heading = "Arrivals", conflicts_with_all = ["arrivals", "rate", "burstiness", "workload", "prompts"])]
+    /// prompt, messages or prompt_tokens, and max_tokens. The first request is sent at once
+    #[arg(long, value_name = "FILE", help_heading = "Arrivals", conflicts_with_all = ["arrivals", "rate", "burstiness", "duration", "workload", "scale", "prompts"])]
     pub(crate) replay: Option<PathBuf>,
-    /// Play a trace so many times as fast
-    #[arg(
-        long,
-        value_name = "FACTOR",
-        default_value_t = 1.0,
-        help_heading = "Arrivals",
-        requires = "replay"
-    )]
-    pub(crate) speed: f64,
+    /// Play a trace so many times as fast [default: 1]
+    #[arg(long, value_name = "FACTOR", value_parser = speed, help_heading = "Arrivals")]
+    pub(crate) speed: Option<f64>,
 
     #[command(flatten)]
     pub(crate) workload: WorkloadOptions,
@@ -74,7 +68,7 @@ pub(crate) struct Options {
     /// of the run it is a journal beside it
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) out: Option<PathBuf>,
-    /// Write over a file, and over the journal of an earlier run
+    /// Write over files, and over the journal of an earlier run
     #[arg(long, help_heading = "Output")]
     pub(crate) overwrite: bool,
     /// Write the summary as JSON
@@ -91,9 +85,9 @@ pub(crate) struct WorkloadOptions {
     /// What is asked
     #[arg(long, value_enum, default_value = "cadence", help_heading = "Workload")]
     pub(crate) workload: Named,
-    /// Of the scaled workload: every length times this
-    #[arg(long, value_name = "FACTOR", default_value_t = 0.25, help_heading = "Workload")]
-    pub(crate) scale: f64,
+    /// Of the scaled workload: every length times this [default: 0.25]
+    #[arg(long, value_name = "FACTOR", value_parser = scale, help_heading = "Workload")]
+    pub(crate) scale: Option<f64>,
     /// Ask these prompts in turn: a line each, plain text or JSON as in a trace
     #[arg(long, value_name = "FILE", help_heading = "Workload", conflicts_with = "workload")]
     pub(crate) prompts: Option<PathBuf>,
@@ -131,6 +125,55 @@ pub(crate) enum Retries {
     None,
     /// Up to three, as OpenAI's libraries do
     Sdk,
+}
+
+impl Options {
+    /// Whether they go together: an option that would change nothing was meant to.
+    ///
+    /// # Errors
+    /// One that belongs to another that was not given.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        if self.burstiness.is_some() && self.arrivals != Process::Gamma {
+            return Err("--burstiness belongs to --arrivals gamma");
+        }
+        if self.speed.is_some() && self.replay.is_none() {
+            return Err("--speed belongs to --replay");
+        }
+        self.workload.check()
+    }
+}
+
+impl WorkloadOptions {
+    /// The same of these.
+    ///
+    /// # Errors
+    /// The same.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        let no_scale = self.scale.is_some() && self.workload != Named::Scaled;
+        if no_scale { Err("--scale belongs to --workload scaled") } else { Ok(()) }
+    }
+}
+
+fn number(text: &str, least: f64, most: f64) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    let sane = (least..=most).contains(&number);
+    if sane { Ok(number) } else { Err(format!("from {least} to {most}")) }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    number(text, 1e-6, 1e6)
+}
+
+fn burstiness(text: &str) -> Result<f64, String> {
+    number(text, 0.001, 1_000.0)
+}
+
+fn speed(text: &str) -> Result<f64, String> {
+    number(text, 1e-6, 1e6)
+}
+
+fn scale(text: &str) -> Result<f64, String> {
+    number(text, 0.001, 100.0)
 }
 
 fn seconds(text: &str) -> Result<Span, String> {

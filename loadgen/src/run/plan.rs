@@ -1,6 +1,6 @@
 //! From options to a schedule: everything that is decided before the first request.
 
-use std::{fs, path::Path};
+use std::{fs::File, io::Read as _, path::Path};
 
 use anyhow::Context as _;
 use units::{Micros, Span, TokenCount};
@@ -10,6 +10,8 @@ use super::options::{Named, Options, Process, WorkloadOptions};
 
 /// Bytes of a file of prompts or a trace.
 const FILE_BYTES_MAX: u64 = 4 << 30;
+/// Of the scaled workload, where nothing else is said.
+const SCALE: f64 = 0.25;
 
 /// What is asked, and its name.
 #[derive(Clone, Debug)]
@@ -38,10 +40,9 @@ impl Shape {
     /// The workload that the options name.
     ///
     /// # Errors
-    /// A file cannot be read, or the scale makes no sense.
+    /// A file cannot be read.
     pub(crate) fn new(options: &WorkloadOptions) -> anyhow::Result<Self> {
-        let scale = options.scale;
-        anyhow::ensure!(scale > 0.0 && scale <= 100.0, "a scale is above 0 and at most 100");
+        let scale = options.scale.unwrap_or(SCALE);
         let max_tokens = options.max_tokens.map(TokenCount);
         let (source, name) = match (&options.prompts, options.workload) {
             (Some(file), _) => {
@@ -81,13 +82,14 @@ impl Plan {
             !plan.at.is_empty(),
             "the schedule is empty: raise the duration or the rate"
         );
-        anyhow::ensure!(options.warmup < plan.duration, "nothing is left after the warm-up");
+        let counts = plan.at.last().is_some_and(|last| last.0 >= options.warmup.0);
+        anyhow::ensure!(counts, "nothing is left after the warm-up");
         Ok(plan)
     }
 
     fn draw(options: &Options) -> anyhow::Result<Self> {
         let rate = options.rate;
-        let burstiness = options.burstiness;
+        let burstiness = options.burstiness.unwrap_or(1.0);
         let arrivals = match options.arrivals {
             Process::Poisson => Arrivals::Poisson { rate },
             Process::Constant => Arrivals::Constant { rate },
@@ -116,16 +118,15 @@ impl Plan {
     }
 
     fn replay(options: &Options, file: &Path) -> anyhow::Result<Self> {
-        let speed = options.speed;
-        anyhow::ensure!(speed > 0.0 && speed <= 1e6, "a speed is above 0 and at most 1000000");
+        let speed = options.speed.unwrap_or(1.0);
         let entries = trace::parse(&read(file)?);
         let entries = entries.with_context(|| file.display().to_string())?;
         let at = |at: Micros| Micros(Span(at.0).mul_f64(1.0 / speed).0);
         let (at, prompts): (Vec<_>, Vec<_>) =
             entries.into_iter().map(|entry| (at(entry.at), entry.given)).unzip();
-        let last = at.last().map_or(0, |at| at.0);
         let answer = Lengths::Fixed(TokenCount(128));
         Ok(Self {
+            duration: length(&at),
             at,
             shape: Shape {
                 source: Source::Given { prompts, answer },
@@ -135,8 +136,6 @@ impl Plan {
             seed: options.seed,
             arrivals: format!("replay at {speed} times its speed"),
             rate: None,
-            // The last request belongs to the run.
-            duration: Span(last + 1),
             ks: None,
             budgets: options.budget,
         })
@@ -155,9 +154,49 @@ impl Plan {
     }
 }
 
+/// For how long a trace's requests arrive: the last of them has a gap after it too, of the mean length, so
+/// that what is offered is the rate of the gaps. One that has no gaps stands for a second.
+fn length(at: &[Micros]) -> Span {
+    let last = at.last().map_or(0, |at| at.0);
+    let gaps = at.len().saturating_sub(1) as u64;
+    if last == 0 { Span::from_secs_f64(1.0) } else { Span(last + last.div_ceil(gaps.max(1))) }
+}
+
+/// A file, a pipe or a device; bounded whatever it is.
 fn read(file: &Path) -> anyhow::Result<String> {
     let cannot = || format!("cannot read {}", file.display());
-    let bytes = fs::metadata(file).with_context(cannot)?.len();
-    anyhow::ensure!(bytes <= FILE_BYTES_MAX, "{} has {bytes} bytes: too many", file.display());
-    fs::read_to_string(file).with_context(cannot)
+    let mut text = String::new();
+    let opened = File::open(file).with_context(cannot)?;
+    let bytes = opened.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).with_context(cannot)?;
+    let fits = bytes as u64 <= FILE_BYTES_MAX;
+    anyhow::ensure!(fits, "{} has more than {FILE_BYTES_MAX} bytes", file.display());
+    // A byte order mark is what some editors begin a file with.
+    let marked = text.starts_with('\u{feff}');
+    Ok(if marked { text.split_off('\u{feff}'.len_utf8()) } else { text })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_trace_lasts_as_long_as_its_gaps_say() {
+        let length = |at: &[u64]| length(&at.iter().map(|at| Micros(*at)).collect::<Vec<_>>());
+        assert_eq!(length(&[0, 500_000, 1_000_000]), Span(1_500_000), "two a second");
+        assert_eq!(length(&[0]), Span(1_000_000));
+        assert_eq!(length(&[0, 0, 0]), Span(1_000_000));
+        assert_eq!(length(&[0, 1]), Span(2));
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_text() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("prompts.txt");
+        fs::write(&file, "\u{feff}one\r\n").unwrap();
+        assert_eq!(read(&file).unwrap(), "one\r\n");
+        fs::write(&file, [0xff, 0]).unwrap();
+        assert!(read(&file).is_err());
+    }
 }

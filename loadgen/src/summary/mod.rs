@@ -7,5 +7,5 @@ mod vllm;
 
 pub(crate) use compute::Summary;
 pub(crate) use spread::{Spread, quantile};
-pub(crate) use text::text;
+pub(crate) use text::{tenths, text};
 pub(crate) use vllm::vllm;

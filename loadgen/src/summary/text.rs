@@ -26,13 +26,13 @@ fn line_of(out: &mut String, line: &str) {
 fn head(summary: &Summary) -> String {
     let rate = summary.rate.map_or_else(String::new, |rate| format!(" at {rate} rps"));
     let mut out = format!(
-        "\n{} ({})\n{}, {}{rate}, seed {}, {:.0} s\n\n",
+        "\n{} ({})\n{}, {}{rate}, seed {}, {} s\n\n",
         summary.url,
         summary.model,
         summary.workload,
         summary.arrivals,
         summary.seed,
-        summary.window_s
+        tenths(summary.window_s)
     );
     let classes: Vec<_> =
         summary.classes.iter().map(|(name, count)| format!("{name} {count}")).collect();
@@ -51,6 +51,11 @@ fn head(summary: &Summary) -> String {
         );
     }
     out
+}
+
+/// To a tenth, which is said only where it is not 0.
+pub(crate) fn tenths(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
 }
 
 fn latencies(out: &mut String, summary: &Summary) {
