@@ -33,12 +33,15 @@ post() {
 }
 status() { awk '/^HTTP/ { code = $2 } END { print code }' "$work/head"; }
 header() { tr -d '\r' <"$work/head" | awk -v name="$1:" 'tolower($1) == name { value = $2 } END { print value }'; }
-# begin BODY: a stream into $work/stream, in the background as $streaming, of which something has come.
+# begin BODY: a stream into $stream, in the background as $streaming, of which something has come.
 begin() {
-    : >"$work/stream"
-    curl -sSN -H 'content-type: application/json' -d "$1" "$base/chat/completions" >"$work/stream" &
+    # Nobody else's: an earlier stream may still write.
+    begun=$((${begun:-0} + 1))
+    stream=$work/stream.$begun
+    : >"$stream"
+    curl -sSN -H 'content-type: application/json' -d "$1" "$base/chat/completions" >"$stream" &
     streaming=$!
-    eventually test -s "$work/stream"
+    eventually test -s "$stream"
 }
 # All values of a string member, unescaped as far as plain words need it.
 strings() { grep -o "\"$1\":\"[^\"]*\"" | cut -d '"' -f 4; }
@@ -148,9 +151,9 @@ holds
 
 check="an engine that dies is an error"
 begin "$(body "$question" "\"max_tokens\":$long,\"stream\":true")"
-eventually grep -q '"content":"[^"]' "$work/stream"
+eventually grep -q '"content":"[^"]' "$stream"
 kill -9 "$engine_pid"
 wait "$streaming"
-[ "$(strings code <"$work/stream")" = engine_lost ] || fail "$(tail -n 3 "$work/stream")"
-! grep -q 'DONE\|"finish_reason":"' "$work/stream" || fail "$(tail -n 3 "$work/stream")"
+[ "$(strings code <"$stream")" = engine_lost ] || fail "$(tail -n 3 "$stream")"
+! grep -q 'DONE\|"finish_reason":"' "$stream" || fail "$(tail -n 3 "$stream")"
 holds
