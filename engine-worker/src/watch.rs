@@ -212,7 +212,8 @@ impl Watcher {
         let published = self.desk.hub.latest();
         self.records(published.record).await?;
         self.sent.get_or_insert(published.record);
-        let mut snapshot = wire::snapshot(&published, &self.desk, self.desk.clock.now());
+        let WatchDesk { instance, told, clock, .. } = &*self.desk;
+        let mut snapshot = wire::snapshot(&published, instance, told, clock.now());
         snapshot.prefixes = self.prefixes();
         self.send(v1::watch_event::Event::Snapshot(snapshot)).await
     }

@@ -11,7 +11,7 @@ use crate::{
     hub::{Published, Record},
     outlet::{Answer, Note},
     prefixes::Listing,
-    watch::WatchDesk,
+    scheduling::Told,
 };
 
 pub(crate) fn tier(tier: Tier) -> v1::Tier {
@@ -72,11 +72,16 @@ pub(crate) fn prefixes(listing: Listing) -> v1::PrefixIndex {
 }
 
 /// A snapshot as it is sent at `now`, but for what its stream alone knows.
-pub(crate) fn snapshot(published: &Published, desk: &WatchDesk, now: Micros) -> v1::EngineSnapshot {
+pub(crate) fn snapshot(
+    published: &Published,
+    instance: &str,
+    told: &Told,
+    now: Micros,
+) -> v1::EngineSnapshot {
     let snapshot = &published.snapshot;
     let sequences = snapshot.sequences.iter();
     v1::EngineSnapshot {
-        engine_instance: desk.instance.clone(),
+        engine_instance: instance.into(),
         at_us: published.at.0,
         age_us: now.since(published.at).0,
         step: snapshot.step,
@@ -87,7 +92,7 @@ pub(crate) fn snapshot(published: &Published, desk: &WatchDesk, now: Micros) -> 
         kv: Some(kv(&snapshot.kv)),
         sequences: sequences.map(|view| sequence(view, published.at)).collect(),
         draining: snapshot.draining,
-        scheduling: Some(desk.told.wire(&snapshot.limits.rules)),
+        scheduling: Some(told.wire(&snapshot.limits.rules)),
         prefixes: None,
     }
 }
