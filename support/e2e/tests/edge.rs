@@ -18,9 +18,8 @@ async fn connect(stack: &Stack) -> TcpStream {
     TcpStream::connect(stack.address(0)).await.expect("a connection")
 }
 
-/// What the allocator may keep of memory that was freed: less than there was at the peak, which is all
-/// that it promises.
-const STAYS: u64 = 224 * MIB;
+/// What the allocator may keep of memory that was freed.
+const STAYS: u64 = 160 * MIB;
 
 /// The head of a chat request whose body is `bytes` long.
 fn head(bytes: usize) -> String {
