@@ -160,7 +160,9 @@ impl EngineService {
         let hashes: Vec<_> = kv::block_hashes(prompt).collect();
         let probe = self.watch.hub.prefixes.probe(&hashes);
         let cached = BlockCount(probe.blocks).tokens().0.min(prepared.prompt_tokens - 1);
-        let shared = if self.watch.told.layout == "unified" { probe.blocks } else { 0 };
+        // A block that is kept whole and found but for its last token is copied, not shared.
+        let whole = cached / units::BLOCK_TOKENS;
+        let shared = if self.watch.told.shares_blocks { whole } else { 0 };
         v1::PrepareResponse {
             cached_tokens: cached,
             kv_blocks: prepared.kv_blocks - shared,

@@ -82,6 +82,8 @@ pub(crate) struct Told {
     pub(crate) layout: &'static str,
     pub(crate) kv_core: &'static str,
     pub(crate) prefix_cache: bool,
+    /// Whether sequences and kept prefixes share blocks.
+    pub(crate) shares_blocks: bool,
 }
 
 impl Told {
@@ -97,6 +99,7 @@ impl Told {
                 KvCoreKind::Contiguous => "contiguous",
             },
             prefix_cache: owners > 0,
+            shares_blocks: settings.layout == LayoutKind::Unified,
         }
     }
 

@@ -46,6 +46,7 @@ async fn a_prompt_that_was_answered_is_found_by_the_next() {
         assert_eq!(warm.kv_blocks, if layout == "streams" { 5 } else { 1 }, "{layout}");
         let same = worker.prepare(3, &text(4)).await;
         assert_eq!(same.cached_tokens, 63, "the last token has to be computed");
+        assert_eq!(same.kv_blocks, if layout == "streams" { 4 } else { 1 }, "its block is copied");
         let second = worker.ask(prepare(3, &text(4)), prepared(3, 20)).await;
         assert_eq!((cached(&first), cached(&second)), (0, 63), "{layout}");
         assert_eq!(first.text(), second.text(), "{layout}");
