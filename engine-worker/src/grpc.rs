@@ -206,7 +206,7 @@ impl EngineService {
         let desk = Desk {
             now: self.watch.clock.now(),
             context_tokens: self.context_tokens,
-            vocabulary: self.tokenizer.vocabulary().len(),
+            vocabulary: self.tokenizer.vocabulary(),
             seed: random(),
             honours: &|epoch| self.watch.honours(epoch),
         };

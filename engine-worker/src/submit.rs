@@ -5,6 +5,7 @@ use std::sync::Arc;
 use proto::v1;
 use sample::{Bias, Sampling, TOP_LOGPROBS_MAX};
 use sched::{Submission, Tier};
+use text::Vocabulary;
 use tonic::Status;
 use units::{Micros, RequestId, Span, Token};
 
@@ -45,8 +46,7 @@ pub(crate) fn token_ids(ids: &[u32], vocabulary: usize) -> Result<Arc<[Token]>, 
 pub(crate) struct Desk<'a> {
     pub(crate) now: Micros,
     pub(crate) context_tokens: u32,
-    /// Tokens of the model.
-    pub(crate) vocabulary: usize,
+    pub(crate) vocabulary: &'a Vocabulary,
     /// Drawn for a request that names no seed.
     pub(crate) seed: u64,
     /// Whether an epoch is the one in office.
@@ -103,7 +103,8 @@ impl Desk<'_> {
 
     fn sampling(&self, sampling: &v1::Sampling) -> Result<Sampling, Status> {
         let bias = |it: &v1::LogitBias| Bias { token: Token(it.token), bias: it.bias };
-        let sampling = Sampling {
+        let ignore_eos = sampling.ignore_eos;
+        let mut sampling = Sampling {
             temperature: sampling.temperature,
             top_k: sampling.top_k,
             top_p: sampling.top_p,
@@ -114,7 +115,10 @@ impl Desk<'_> {
             repeat_penalty: sampling.repeat_penalty.unwrap_or(1.0),
             logit_bias: sampling.logit_bias.iter().map(bias).collect(),
         };
-        sampling.validate(self.vocabulary).map_err(|error| invalid(error.field(), error))?;
+        sampling.validate(self.vocabulary.len()).map_err(|error| invalid(error.field(), error))?;
+        if ignore_eos {
+            sampling.forbid(self.vocabulary.ends());
+        }
         Ok(sampling)
     }
 }
@@ -157,6 +161,8 @@ fn evict(ids: &[String]) -> Result<Vec<RequestId>, Status> {
 
 #[cfg(test)]
 mod tests {
+    use text::Kind;
+
     use super::*;
 
     fn submit(
@@ -171,10 +177,14 @@ mod tests {
             ..Default::default()
         };
         change(&mut request);
+        let mut vocabulary = Vocabulary::builder();
+        (0..50).for_each(|id| {
+            vocabulary.push("x", if id < 48 { Kind::Text } else { Kind::End });
+        });
         let desk = Desk {
             now: Micros(10),
             context_tokens: 100,
-            vocabulary: 50,
+            vocabulary: &vocabulary.build(),
             seed: 9,
             honours: &|epoch| epoch == 3,
         };
@@ -224,6 +234,20 @@ mod tests {
         );
         let told = submit(|it| (it.top_logprobs, it.sampling) = (Some(0), None), 1);
         assert_eq!(told.map(|it| it.top_logprobs), Ok(Some(0)));
+    }
+
+    #[test]
+    fn an_answer_that_goes_on_cannot_end() {
+        let told = submit(
+            |it| {
+                biased(it, &[(48, 100.0), (3, 1.0)]);
+                it.sampling.as_mut().expect("set").ignore_eos = true;
+            },
+            1,
+        );
+        let entry = |token, bias| Bias { token: Token(token), bias };
+        let wanted = vec![entry(3, 1.0), entry(48, -100.0), entry(49, -100.0)];
+        assert_eq!(told.map(|it| it.sampling.logit_bias), Ok(wanted));
     }
 
     #[test]

@@ -164,6 +164,14 @@ impl Sampling {
         Ok(())
     }
 
+    /// Forbids tokens, whatever was said about them. They come on top of what a request may name.
+    pub fn forbid(&mut self, tokens: impl IntoIterator<Item = Token>) {
+        for token in tokens {
+            self.logit_bias.retain(|entry| entry.token != token);
+            self.logit_bias.push(Bias { token, bias: -BIAS_MAX });
+        }
+    }
+
     /// Whether the likeliest token is taken, and nothing is drawn.
     #[must_use]
     pub fn is_greedy(&self) -> bool {

@@ -167,6 +167,11 @@ impl Vocabulary {
         self.kind(token) == Kind::End
     }
 
+    /// The tokens that end an answer, in the order of their ids.
+    pub fn ends(&self) -> impl Iterator<Item = Token> {
+        (0..).map(Token).take(self.len()).filter(|&token| self.is_end(token))
+    }
+
     /// Whether `token` is a mark of the template, an end included.
     #[must_use]
     pub fn is_control(&self, token: Token) -> bool {

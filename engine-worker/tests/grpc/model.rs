@@ -12,6 +12,7 @@ async fn the_model_does_what_requests_ask_for() {
     let mut worker = Worker::model(&["--slots", "4", "--context-tokens", "512"]).await;
     plain_prompts_go_on(&mut worker).await;
     bias_and_penalties_reach_the_model(&mut worker).await;
+    an_answer_goes_on_to_its_cap(&mut worker).await;
     log_probabilities_are_those_of_the_text(&mut worker).await;
     extremes_are_survived(&mut worker).await;
     a_seed_is_a_text(&mut worker).await;
@@ -67,6 +68,18 @@ async fn plain_prompts_go_on(worker: &mut Worker) {
     assert!(marks.len() > 5 && marks.iter().all(|&id| id > 16), "{marks:?}: letters");
     let empty = worker.client.prepare(request(2, text(""))).await.expect_err("no tokens");
     assert_eq!(empty.code(), tonic::Code::InvalidArgument);
+}
+
+async fn an_answer_goes_on_to_its_cap(worker: &mut Worker) {
+    let generate = |ignore_eos| v1::GenerateRequest {
+        sampling: Some(v1::Sampling { ignore_eos, ..greedy() }),
+        ..prepared(1, 64)
+    };
+    let prompt = chat(&[("user", "Say only: yes")]);
+    let plain = worker.ask(request(1, prompt.clone()), generate(false)).await;
+    let forced = worker.ask(request(1, prompt), generate(true)).await;
+    let reasons = [plain, forced].map(|answer| answer.finished.reason());
+    assert_eq!(reasons, [v1::FinishReason::Stop, v1::FinishReason::Length]);
 }
 
 async fn bias_and_penalties_reach_the_model(worker: &mut Worker) {

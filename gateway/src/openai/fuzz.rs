@@ -77,6 +77,7 @@ const NAMES: &[&str] = &[
     "repeat_penalty",
     "repetition_penalty",
     "logit_bias",
+    "ignore_eos",
     "response_format",
     "tools",
     "tool_choice",

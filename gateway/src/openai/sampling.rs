@@ -39,6 +39,7 @@ pub(super) fn take(fields: &mut Fields, vocabulary: Option<u32>) -> Result<Sampl
         frequency_penalty: frequency_penalty as f32,
         repeat_penalty: repeat_penalty(fields)?,
         logit_bias: logit_bias(fields, vocabulary)?,
+        ignore_eos: fields.flag("ignore_eos")?.unwrap_or(false),
     })
 }
 

@@ -101,7 +101,7 @@ async fn what_was_asked_reaches_the_upstreams() {
         {"type":"text","text":"b"}]},{"role":"user","content":"hi"}],"max_completion_tokens":9223372036854775808,
         "temperature":0.5,"top_p":0.9,"top_k":40,"min_p":0.1,"seed":-1,"stop":["x","y"],
         "presence_penalty":0.5,"frequency_penalty":-0.5,"repetition_penalty":1.5,"logit_bias":{"7":-100},
-        "logprobs":true,"top_logprobs":3}"#;
+        "ignore_eos":true,"logprobs":true,"top_logprobs":3}"#;
     let slo = "x-slo-e2e-ms: 4000\r\nx-slo-ttft-ms: 900\r\nx-slo-patience-ms: 0\r\nx-slo-mode: best-effort\r\n";
     let response = post(stack.address, request("/v1/chat/completions", slo, body)).await;
     assert_eq!(response.status, 200);
@@ -134,6 +134,7 @@ async fn what_was_asked_reaches_the_upstreams() {
     assert_eq!((sampling.presence_penalty, sampling.frequency_penalty), (0.5, -0.5));
     assert_eq!(sampling.repeat_penalty, Some(1.5));
     assert_eq!(sampling.logit_bias, [LogitBias { token: 7, bias: -100.0 }]);
+    assert!(sampling.ignore_eos);
     assert_eq!(generate.top_logprobs, Some(3));
     // The budget in force is admission's, and it has run on since.
     let left = generate.budget.and_then(|budget| budget.e2e_us).expect("a budget");

@@ -61,7 +61,8 @@ def full_house():
             guest.close()
 
     before = refusals()
-    body = json.dumps({"messages": QUESTION, "max_tokens": LONG, "stream": True}).encode()
+    endless = {"max_tokens": LONG, "ignore_eos": True}
+    body = json.dumps({"messages": QUESTION, "stream": True} | endless).encode()
     headers = {"content-type": "application/json"}
     request = urllib.request.Request(BASE + "/chat/completions", body, headers)
     guests = [urllib.request.urlopen(request) for _ in range(PLACES)]

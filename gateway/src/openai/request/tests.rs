@@ -47,7 +47,7 @@ fn absent_members_have_openai_s_defaults() {
 #[test]
 fn null_is_absent_everywhere() {
     let names = "model max_tokens max_completion_tokens temperature top_p top_k min_p seed stop stream \
-         stream_options n user logprobs top_logprobs logit_bias presence_penalty frequency_penalty \
+         stream_options n user logprobs top_logprobs logit_bias ignore_eos presence_penalty frequency_penalty \
          repeat_penalty repetition_penalty response_format tools tool_choice parallel_tool_calls \
          functions function_call modalities metadata audio prediction";
     for name in names.split_whitespace() {
@@ -88,6 +88,8 @@ fn sampling_is_read_and_bounded() {
     assert_eq!(sampling(r#""seed":0"#).seed, Some(0));
     assert_eq!(sampling(r#""presence_penalty":-2"#).presence_penalty, -2.0);
     assert_eq!(sampling(r#""frequency_penalty":0.5"#).frequency_penalty, 0.5);
+    assert!(sampling(r#""ignore_eos":true"#).ignore_eos);
+    refuses("ignore_eos", &["1", "\"true\"", "[]"]);
     refuses("temperature", &["-0.1", "2.1", "\"0.5\"", "true", "[]", "{}"]);
     refuses("top_p", &["0", "1e-300", "-0.1", "1.1", "\"1\"", "false", "[]"]);
     refuses("min_p", &["-0.1", "1.1", "\"0\"", "[]"]);
