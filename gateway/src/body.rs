@@ -13,13 +13,14 @@ use actix_web::{
     HttpRequest, dev,
     error::PayloadError,
     http::header,
-    web::{Bytes, BytesMut, Data, Payload},
+    web::{Bytes, Data, Payload},
 };
 use futures_util::{Stream, StreamExt as _};
 use tokio::time::timeout;
 
 use crate::{
     budget::Share,
+    buffer::Buffer,
     connection::Progress,
     error::ApiError,
     settings::Settings,
@@ -89,7 +90,7 @@ impl Stream for Lent {
 /// A body that was read to its end.
 #[derive(Debug)]
 pub(crate) struct Body {
-    bytes: Bytes,
+    bytes: Buffer,
     share: Share,
 }
 
@@ -149,8 +150,8 @@ async fn collect(
     announced: usize,
     limit_bytes: usize,
     share: &mut Share,
-) -> Result<Bytes, ApiError> {
-    let mut body = BytesMut::with_capacity(announced.min(FIRST_ROOM));
+) -> Result<Buffer, ApiError> {
+    let mut body = Buffer::with_room(announced.min(FIRST_ROOM));
     while let Some(chunk) = payload.next().await {
         let chunk = chunk.map_err(|error| ApiError::BodyBroken { reason: error.to_string() })?;
         let bytes = body.len() + chunk.len();
@@ -160,9 +161,9 @@ async fn collect(
         if !share.grow_to(bytes.saturating_sub(FIRST_ROOM)) {
             return Err(ApiError::BodiesFull);
         }
-        body.extend_from_slice(&chunk);
+        body.extend(&chunk).map_err(|_| ApiError::BodiesFull)?;
     }
-    Ok(body.freeze())
+    Ok(body)
 }
 
 fn content_length(request: &HttpRequest) -> Option<usize> {

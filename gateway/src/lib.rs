@@ -16,6 +16,7 @@ mod auth;
 mod batch;
 mod body;
 mod budget;
+mod buffer;
 mod connection;
 mod cors;
 mod drain;

@@ -9,6 +9,9 @@ use service::{
 };
 use tracing::info;
 
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     let settings = match settings::load::<Settings>() {
         Ok(settings) => settings,
