@@ -24,6 +24,8 @@ pub struct Context<'model> {
     /// What samples each slot's sequence.
     samplers: Vec<Option<SlotSampler>>,
     batch: LlamaBatch<'static>,
+    /// What goes into the batch.
+    rows: Vec<Row>,
     /// Rows of the batch whose logits are wanted, in the order of the outcome.
     wanted: Vec<Wanted>,
     /// Spent inside llama.cpp since the context was made.
@@ -37,6 +39,16 @@ pub struct Context<'model> {
 struct SlotSampler {
     sampler: Sampler,
     top_logprobs: Option<u32>,
+}
+
+/// A row of the batch.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    sequence: i32,
+    position: i32,
+    token: Token,
+    /// Whose its logits are: an index into what is wanted.
+    wanted: Option<usize>,
 }
 
 /// A row whose logits give a token.
@@ -64,7 +76,7 @@ impl Model {
         })?;
         let Options { slots, owners, .. } = options;
         let (cells, layout): (_, Box<dyn Layout>) = match options.layout {
-            LayoutKind::Streams => (None, Box::new(Streams::new(owners))),
+            LayoutKind::Streams => (None, Box::new(Streams::new(slots, owners))),
             LayoutKind::Unified { .. } => (Some(shape.cells), Box::new(Unified::new(slots))),
         };
         let limits = Limits {
@@ -83,6 +95,7 @@ impl Model {
             layout,
             samplers: vec![None; slots as usize],
             batch: LlamaBatch::new(limits.rows, 1),
+            rows: Vec::with_capacity(limits.rows),
             wanted: Vec::with_capacity(limits.rows),
             decoding: Span::ZERO,
             moving: Span::ZERO,
@@ -161,7 +174,7 @@ impl Context<'_> {
 
     fn leave(&mut self, slot: Slot) {
         self.samplers[slot.0 as usize] = None;
-        if let Err(error) = self.layout.begin(&mut self.llama, slot, None) {
+        if let Err(error) = self.layout.leave(&mut self.llama, slot) {
             tracing::error!(%error, "a slot could not be cleared");
         }
     }
@@ -190,38 +203,48 @@ impl Context<'_> {
         Ok(())
     }
 
-    fn fill_batch(&mut self, plan: &StepPlan) -> Result<(), EngineError> {
-        self.batch.clear();
+    /// Gathers the rows of a plan: decodes, then prompts.
+    fn gather(&mut self, plan: &StepPlan) {
+        self.rows.clear();
         self.wanted.clear();
         for decode in &plan.decodes {
-            self.add(decode.slot, decode.token, decode.position, Some(decode.id))?;
+            self.add(decode.slot, decode.token, decode.position, Some(decode.id));
         }
         for piece in &plan.prefills {
             let end = piece.range.end;
             for (at, &token) in piece.range.clone().zip(piece.tokens()) {
                 let wanted = (piece.last && at + 1 == end).then_some(piece.id);
                 let position = u32::try_from(at).expect("the ledger has compared it");
-                self.add(piece.slot, token, position, wanted)?;
+                self.add(piece.slot, token, position, wanted);
             }
         }
-        Ok(())
     }
 
     /// Adds a row; its logits are wanted if it names whose they are.
-    fn add(
-        &mut self,
-        slot: Slot,
-        token: Token,
-        position: u32,
-        wanted: Option<RequestId>,
-    ) -> Result<(), EngineError> {
-        let row = self.batch.n_tokens();
-        self.wanted.extend(wanted.map(|id| Wanted { row, slot, id }));
-        let token = LlamaToken(token.0.cast_signed());
-        let sequence = [slot.0.cast_signed()];
-        self.batch
-            .add(token, position.cast_signed(), &sequence, wanted.is_some())
-            .map_err(|error| EngineError::Backend(error.to_string()))
+    fn add(&mut self, slot: Slot, token: Token, position: u32, wanted: Option<RequestId>) {
+        let index = wanted.map(|id| {
+            self.wanted.push(Wanted { row: 0, slot, id });
+            self.wanted.len() - 1
+        });
+        let (sequence, position) = (self.layout.sequence(slot), position.cast_signed());
+        self.rows.push(Row { sequence, position, token, wanted: index });
+    }
+
+    fn fill_batch(&mut self) -> Result<(), EngineError> {
+        if self.layout.wants_order() {
+            self.rows.sort_unstable_by_key(|row| (row.sequence, row.position));
+        }
+        self.batch.clear();
+        for row in &self.rows {
+            if let Some(index) = row.wanted {
+                self.wanted[index].row = self.batch.n_tokens();
+            }
+            let token = LlamaToken(row.token.0.cast_signed());
+            self.batch
+                .add(token, row.position, &[row.sequence], row.wanted.is_some())
+                .map_err(|error| EngineError::Backend(error.to_string()))?;
+        }
+        Ok(())
     }
 
     fn decode(&mut self) -> Result<(), EngineError> {
@@ -256,9 +279,11 @@ impl Context<'_> {
         let begun = Instant::now();
         let lost = self.make_moves(plan);
         let joined = self.join(plan);
+        self.layout.settle(&mut self.llama);
         self.moving += begun.elapsed().into();
         joined?;
-        self.fill_batch(plan)?;
+        self.gather(plan);
+        self.fill_batch()?;
         self.decode()?;
         Ok((self.sample(), lost))
     }
@@ -270,10 +295,7 @@ impl Context<'_> {
         let filled = plan.prefills.iter().map(|piece| piece.slot);
         for slot in joined.chain(decoded).chain(filled) {
             self.ledger.forget(slot);
-            self.samplers[slot.0 as usize] = None;
-            if let Err(error) = self.layout.begin(&mut self.llama, slot, None) {
-                tracing::error!(%error, "a slot could not be cleared");
-            }
+            self.leave(slot);
         }
     }
 }

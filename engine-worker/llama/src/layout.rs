@@ -1,6 +1,6 @@
 //! Where sequences and kept prefixes lie in a context.
 //!
-//! A slot's sequence has the slot's number. What is kept, and under which owner, is the
+//! What is kept, and under which owner, is the
 //! [ledger](crate::ledger)'s to know: a layout is only asked for what the ledger has found right. After
 //! every move it compares what llama.cpp then holds with what it should, because a sequence with a
 //! hole in it would not fail but answer wrongly.
@@ -9,6 +9,7 @@ use llama_cpp_2::context::LlamaContext;
 use sched::{EngineError, Reuse};
 use units::{Owner, Slot};
 
+mod places;
 mod sequence;
 mod streams;
 mod unified;
@@ -47,7 +48,7 @@ pub(crate) trait Layout: Send {
     /// llama.cpp refused, which it does not for a whole sequence.
     fn give_up(&mut self, llama: &mut LlamaContext<'_>, owner: Owner) -> Result<(), LayoutError>;
 
-    /// Empties the slot, or fills it with the beginning of a kept prefix and nothing else.
+    /// Gives the slot a sequence: an empty one, or the beginning of a kept prefix and nothing else.
     ///
     /// # Errors
     /// Nobody knows what the slot holds.
@@ -57,6 +58,22 @@ pub(crate) trait Layout: Send {
         slot: Slot,
         reuse: Option<Reuse>,
     ) -> Result<(), LayoutError>;
+
+    /// Takes the slot's sequence away, if it has one.
+    ///
+    /// # Errors
+    /// llama.cpp refused, which it does not for a whole sequence.
+    fn leave(&mut self, llama: &mut LlamaContext<'_>, slot: Slot) -> Result<(), LayoutError>;
+
+    /// All of a step's sequences have begun: puts them where they are computed best. Who cannot be moved
+    /// stays where he is.
+    fn settle(&mut self, llama: &mut LlamaContext<'_>);
+
+    /// The number that llama.cpp knows the slot's sequence by.
+    fn sequence(&self, slot: Slot) -> i32;
+
+    /// Whether llama.cpp wants the rows of a batch in the order of their sequences.
+    fn wants_order(&self) -> bool;
 
     /// Bytes of host memory that kept prefixes take, beside the context's own cells.
     fn kept_bytes(&self) -> u64;
@@ -77,6 +94,9 @@ pub(crate) enum LayoutError {
     /// The state is gone; keeping it has failed.
     #[error("owner {} keeps no state", .0.0)]
     Missing(Owner),
+    /// llama.cpp does not write or read a whole sequence.
+    #[error("sequence {from} cannot be moved to {into}")]
+    Move { from: i32, into: i32 },
     /// Some of the tokens are not there.
     #[error("sequence {sequence} holds positions {first} to {last}, not {tokens} tokens")]
     Hole { sequence: i32, first: i32, last: i32, tokens: u32 },

@@ -5,7 +5,7 @@
 
 use llama_cpp_2::{
     DecodeError,
-    context::LlamaContext,
+    context::{LlamaContext, kv_cache::KvCacheConversionError},
     llama_batch::{BatchAddError, LlamaBatch},
     token::LlamaToken,
 };
@@ -23,6 +23,9 @@ pub enum YardstickError {
     /// More rows than the batch holds.
     #[error("the batch is too small")]
     Batch(#[from] BatchAddError),
+    /// llama.cpp could not drop what was drafted.
+    #[error("llama.cpp cannot cut a sequence")]
+    Cut(#[from] KvCacheConversionError),
 }
 
 /// Sequences that decode together, one stream each.
@@ -76,16 +79,41 @@ impl Yardstick<'_> {
     /// # Errors
     /// llama.cpp failed.
     pub fn step(&mut self) -> Result<(), YardstickError> {
+        self.verify(0)
+    }
+
+    /// One more token of every sequence, which beside it verifies so many drafted ones. They are all wrong:
+    /// nothing is left of them.
+    ///
+    /// # Errors
+    /// llama.cpp failed, or the rows do not fit into a batch.
+    pub fn verify(&mut self, drafts: u32) -> Result<(), YardstickError> {
+        let drafts = drafts.cast_signed();
         self.batch.clear();
         for (sequence, token) in (0..).zip(&self.last) {
             let token = LlamaToken(token.0.cast_signed());
-            self.batch.add(token, self.position, &[sequence], true)?;
+            for ahead in 0..=drafts {
+                self.batch.add(token, self.position + ahead, &[sequence], true)?;
+            }
         }
         self.llama.decode(&mut self.batch)?;
-        for (row, last) in (0..).zip(&mut self.last) {
+        let mut row = 0;
+        for last in &mut self.last {
             *last = self.sampler.sample(self.llama.get_logits_ith(row));
+            for draft in 1..=drafts {
+                self.sampler.sample(self.llama.get_logits_ith(row + draft));
+            }
+            row += 1 + drafts;
         }
         self.position += 1;
+        self.forget_drafts(drafts)
+    }
+
+    fn forget_drafts(&mut self, drafts: i32) -> Result<(), YardstickError> {
+        let end = u32::try_from(self.position).unwrap_or(u32::MAX);
+        for sequence in (0..).take(if drafts > 0 { self.last.len() } else { 0 }) {
+            self.llama.kv_cache_seq_rm(sequence, Some(end), None)?;
+        }
         Ok(())
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! - `latency`: what do gateway, admission and gRPC add to the engine's own time? The engine is a mock that
 //!   sleeps; its own time from submission to first token, and to the end, is read from its records and
-//!   taken off what the client saw. Beside it: what of that is `Prepare`, `Decide`, and plain HTTP (the same
-//!   client asks the same gateway for `/version`), and the processor time of each process.
+//!   taken off what the client saw. Beside it: what of that is `Prepare` and `Decide`; what a round trip
+//!   costs that does nothing, of HTTP (the same client asks the same gateway for `/version`) and of gRPC
+//!   (a health check of the engine); and the processor time of each process.
 //! - `decide`: how long does a decision take over loopback?
 //! - `memory`: are gateway and admission small, and flat after 10,000 requests, and after 100,000?
 //! - `throughput`: how many tokens a second does the engine decode from the real model while clients
@@ -29,7 +30,8 @@ use proto::v1::{
 };
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::Channel;
+use tonic::transport::{Channel, Endpoint};
+use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
@@ -184,9 +186,9 @@ async fn latency(scale: Scale) {
     println!("\n## latency: milliseconds added to the engine's own time\n");
     println!(
         "| streams | requests | first token p50 | p99 | max | whole answer p50 | p99 | max \
-         | HTTP | Prepare | Decide | client | gateway | admission | engine |"
+         | HTTP | gRPC | Prepare | Decide | client | gateway | admission | engine |"
     );
-    println!("|{}", "---|".repeat(15));
+    println!("|{}", "---|".repeat(16));
     for (streams, each) in [(1, 400), (32, 40), (256, 8)] {
         let spec = Spec::mock(20_000, 0).engine(&["--slots", "256", "--context-tokens", "512"]);
         let spec = spec.admission(&["--limit-requests", "512", "--limit-tokens", "1000000"]);
@@ -200,9 +202,11 @@ async fn latency(scale: Scale) {
         let requests = answers.len();
         let http = (0..streams).map(|number| plain(&stack, number, scale.of(each)));
         let http = median_millis(join_all(http).await.concat());
+        let calls = (0..streams).map(|number| checks(&stack, number, scale.of(each)));
+        let grpc = median_millis(join_all(calls).await.concat());
         let calls = mean_millis(&stack, &["prepare", "decide"]).await;
         println!(
-            "| {streams} | {requests} | {} | {} | {http:.2} | {calls} | {used} |",
+            "| {streams} | {requests} | {} | {} | {http:.2} | {grpc:.2} | {calls} | {used} |",
             quantiles(first),
             quantiles(whole)
         );
@@ -267,6 +271,20 @@ async fn plain(stack: &Stack, number: u64, requests: usize) -> Vec<Duration> {
         let sent = Instant::now();
         let response = stack.http().get(stack.url(0, "/version")).send().await;
         response.expect("a gateway").bytes().await.expect("a body");
+        took.push(sent.elapsed());
+    }
+    took
+}
+
+/// Round trips of gRPC, likewise.
+async fn checks(stack: &Stack, number: u64, requests: usize) -> Vec<Duration> {
+    let channel = Endpoint::from_shared(stack.engine_address()).expect("an address");
+    let mut client = HealthClient::new(channel.tcp_nodelay(true).connect_lazy());
+    let mut took = Vec::new();
+    for round in 0..requests as u64 {
+        scatter(number, round).await;
+        let sent = Instant::now();
+        client.check(HealthCheckRequest::default()).await.expect("an engine");
         took.push(sent.elapsed());
     }
     took

@@ -45,8 +45,22 @@ impl Layout for Broken {
         match reuse {
             Some(reuse) if self.begins => Err(LayoutError::Restore(reuse.owner)),
             Some(_) => Ok(()),
-            None => Streams::new(0).begin(llama, slot, None),
+            None => self.leave(llama, slot),
         }
+    }
+
+    fn leave(&mut self, llama: &mut LlamaContext<'_>, slot: Slot) -> Result<(), LayoutError> {
+        Unified::new(2).leave(llama, slot)
+    }
+
+    fn settle(&mut self, _: &mut LlamaContext<'_>) {}
+
+    fn sequence(&self, slot: Slot) -> i32 {
+        slot.0.cast_signed()
+    }
+
+    fn wants_order(&self) -> bool {
+        true
     }
 
     fn kept_bytes(&self) -> u64 {
@@ -62,8 +76,12 @@ fn model() -> Model {
 }
 
 fn context(model: &Model) -> Context<'_> {
+    context_of(model, 2)
+}
+
+fn context_of(model: &Model, slots: u32) -> Context<'_> {
     let options = Options {
-        slots: 2,
+        slots,
         context_tokens: 256,
         batch_tokens: 8,
         threads: 1,
@@ -155,11 +173,34 @@ fn a_sequence_with_a_hole_is_found_out() {
     // Behind the ledger's back.
     context.llama.kv_cache_seq_rm(0, Some(1), Some(2)).expect("llama.cpp makes holes");
     context.llama.kv_cache_seq_rm(0, Some(0), Some(1)).expect("llama.cpp makes holes");
-    let mut streams = Streams::new(1);
-    let kept = streams.keep(&mut context.llama, Slot(0), Owner(0), 4);
+    let Context { layout, llama, .. } = &mut context;
+    let before = layout.kept_bytes();
+    let kept = layout.keep(llama, Slot(0), Owner(0), 4);
     let hole = LayoutError::Hole { sequence: 0, first: 2, last: 4, tokens: 4 };
-    assert_eq!((kept, streams.kept_bytes()), (Err(hole), 0));
-    let missing =
-        streams.begin(&mut context.llama, Slot(1), Some(Reuse { owner: Owner(0), tokens: 1 }));
+    assert_eq!((kept, layout.kept_bytes()), (Err(hole), before));
+    let missing = layout.begin(llama, Slot(1), Some(Reuse { owner: Owner(0), tokens: 1 }));
     assert_eq!(missing, Err(LayoutError::Missing(Owner(0))));
+}
+
+#[test]
+fn a_gap_is_closed_and_who_was_moved_goes_on() {
+    let model = model();
+    let mut context = context_of(&model, 4);
+    (0..4).for_each(|slot| _ = context.execute(&begin(slot, None)).expect("a prompt"));
+    let mut tokens = [Token(5); 2];
+    for position in 4..12 {
+        let decode = |slot, token| Decode { slot: Slot(slot), id: ID, token, position };
+        let left = [1, 2].map(|slot| Move::Leave { slot: Slot(slot) });
+        let step = StepPlan {
+            moves: if position == 4 { left.into() } else { Vec::new() },
+            decodes: vec![decode(3, tokens[0]), decode(0, tokens[1])],
+            ..StepPlan::default()
+        };
+        let outcome = context.execute(&step).expect("a step");
+        assert_eq!([3, 0].map(|slot| context.layout.sequence(Slot(slot))), [1, 0]);
+        tokens = [0, 1].map(|at| outcome.sampled[at].token);
+        assert_eq!(tokens[0], tokens[1], "they have the same past");
+    }
+    context.execute(&begin(2, None)).expect("a prompt");
+    assert_eq!(context.layout.sequence(Slot(2)), 2);
 }

@@ -1,14 +1,7 @@
 //! What both layouts do with a sequence.
 
-use llama_cpp_2::context::LlamaContext;
-use units::Slot;
-
 use super::LayoutError;
-
-/// The sequence of a slot.
-pub(super) fn of_slot(slot: Slot) -> i32 {
-    slot.0.cast_signed()
-}
+use llama_cpp_2::context::LlamaContext;
 
 /// Leaves the sequence its first `tokens` tokens.
 pub(super) fn cut(

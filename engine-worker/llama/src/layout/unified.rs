@@ -34,7 +34,7 @@ impl Layout for Unified {
         owner: Owner,
         tokens: u32,
     ) -> Result<(), LayoutError> {
-        share(llama, sequence::of_slot(slot), self.of_owner(owner), tokens)
+        share(llama, self.sequence(slot), self.of_owner(owner), tokens)
     }
 
     fn cut(
@@ -58,10 +58,24 @@ impl Layout for Unified {
         slot: Slot,
         reuse: Option<Reuse>,
     ) -> Result<(), LayoutError> {
-        let into = sequence::of_slot(slot);
+        let into = self.sequence(slot);
         sequence::cut(llama, into, 0)?;
         let Some(Reuse { owner, tokens }) = reuse else { return Ok(()) };
         share(llama, self.of_owner(owner), into, tokens)
+    }
+
+    fn leave(&mut self, llama: &mut LlamaContext<'_>, slot: Slot) -> Result<(), LayoutError> {
+        sequence::cut(llama, self.sequence(slot), 0)
+    }
+
+    fn settle(&mut self, _: &mut LlamaContext<'_>) {}
+
+    fn sequence(&self, slot: Slot) -> i32 {
+        slot.0.cast_signed()
+    }
+
+    fn wants_order(&self) -> bool {
+        false
     }
 
     fn kept_bytes(&self) -> u64 {
