@@ -39,6 +39,7 @@ pub(crate) fn rules(settings: &SchedulingSettings) -> Rules {
             LatenessKind::AbortBestEffort => Lateness::AbortBestEffort,
             LatenessKind::AbortAll => Lateness::AbortAll,
         },
+        itl: Some(Span::from_millis(settings.itl_ms)).filter(|itl| *itl > Span::ZERO),
     }
 }
 
@@ -132,6 +133,7 @@ impl Told {
             kv_core: self.kv_core.into(),
             prefix_cache: self.prefix_cache,
             layout: self.layout.into(),
+            itl_us: rules.itl.map(|itl| itl.0),
         }
     }
 }

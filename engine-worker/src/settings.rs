@@ -210,6 +210,7 @@ pub(crate) mod tests {
             (&["--backend", "mock", "--waiting-max", "0"], "waiting_max: from 1 to"),
             (&["--backend", "mock", "--mock-cell-us", "-1"], "unexpected argument"),
             (&["--backend", "mock", "--static-batch", "0"], "static_batch: from 1 to"),
+            (&["--backend", "mock", "--itl-ms", "60001"], "itl_ms: from 0 to 60000"),
             (&["--backend", "mock", "--layout", "paged"], "streams"),
         ] {
             let error = read_args(args).expect_err("a mistake");

@@ -42,6 +42,7 @@ impl Scheduler {
         let rules = self.limits.rules;
         let mut running: Vec<Running> = self.running.values().map(running).collect();
         let mut problem = StepProblem {
+            step: self.step + 1,
             waiting: Vec::new(),
             free_slots: rules.discipline.seats(count(self.free_slots.len()), count(running.len())),
             free_blocks: self.cache.usage().largest,

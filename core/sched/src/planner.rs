@@ -6,6 +6,7 @@
 
 mod relief;
 mod step;
+mod target;
 #[cfg(test)]
 mod tests;
 
@@ -16,11 +17,13 @@ use relief::Relief;
 use step::Step;
 
 /// Names the planning rules. Changes whenever the same problem may get another solution.
-pub const PLANNER_VERSION: &str = "ladder-4";
+pub const PLANNER_VERSION: &str = "ladder-5";
 
 /// What the planner has to choose from, each list in planning order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepProblem {
+    /// The number that the step will have.
+    pub step: u64,
     /// Sequences with a slot.
     pub running: Vec<Running>,
     /// Requests without, who may join. Those further behind may be left out.
@@ -110,6 +113,11 @@ impl StepProblem {
     /// order. Requests are planned among the prompts that run: the head of the queue joins while it fits.
     /// Nobody overtakes it, so that a large request is not starved by small ones; except that a request
     /// with a [`Helper`] at work lets others pass, who leave it the slot and the blocks that it needs.
+    ///
+    /// With a target for the gaps between tokens, a step that holds an answer is predicted to keep it, or
+    /// has no more prompt tokens than the smallest chunk (16), which every 8th step may have, and under
+    /// prefill-first every step; and the first who runs gets its row in any case. Answers alone may
+    /// exceed it.
     ///
     /// A step with anything to do gets at least one row, whatever it is predicted to cost, and the first
     /// who runs gets one in any case.

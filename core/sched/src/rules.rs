@@ -19,6 +19,10 @@ pub struct Rules {
     pub output_cap: Option<u32>,
     /// What happens to who runs past its deadline.
     pub lateness: Lateness,
+    /// Prompts do not make the gap between two tokens of an answer longer than this, as far as it is
+    /// predicted: a step beside answers takes no more prompt tokens than that, but never fewer than a
+    /// smallest chunk every few steps. None: the bounds of a step are the only ones.
+    pub itl: Option<Span>,
 }
 
 /// Who may run with whom.
@@ -44,7 +48,9 @@ pub enum Order {
     /// Running answers go on, and prompts take what the step can still afford: even gaps between tokens.
     #[default]
     DecodeFirst,
-    /// Prompts are computed, and answers go on when the step can still afford them: early first tokens.
+    /// Prompts are computed, and answers go on when the step can still afford them: early first tokens. With
+    /// a target for the gaps between tokens no answer is left out for a prompt, and what remains of this
+    /// order is that every step may hold the smallest chunk of a prompt.
     PrefillFirst,
 }
 

@@ -79,6 +79,10 @@ pub enum PrefixCacheKind {
     Off,
 }
 
+/// A reader of a stream takes a quarter of a second for fluent. What is left of it is for steps that take
+/// longer than they were predicted to, and for the way to the reader.
+const ITL_MS: u64 = 200;
+
 /// Settings of the scheduler and the KV core.
 #[derive(Clone, Debug, Args, Serialize)]
 pub struct SchedulingSettings {
@@ -94,6 +98,10 @@ pub struct SchedulingSettings {
     /// Who comes first when a step cannot hold both.
     #[arg(long, value_enum, default_value = "decode-first")]
     pub order: OrderKind,
+    /// Longest gap between two tokens of an answer that prompts beside it are planned to keep; a smallest
+    /// chunk of them goes on every few steps in any case. 0: as long as a step.
+    #[arg(long, default_value_t = ITL_MS)]
+    pub itl_ms: u64,
     /// How many KV blocks a request gets at the start.
     #[arg(long, value_enum, default_value = "full")]
     pub reservation: ReservationKind,
@@ -127,6 +135,7 @@ impl SchedulingSettings {
         let ranges = [
             ("static_batch", u64::from(self.static_batch), 1, 256),
             ("static_wait_ms", self.static_wait_ms, 0, 60_000),
+            ("itl_ms", self.itl_ms, 0, 60_000),
             ("output_cap", self.output_cap.into(), 0, 1 << 22),
             ("kv_blocks", self.kv_blocks.into(), 0, 1 << 24),
             ("prefix_mib", self.prefix_mib, 0, 1 << 24),

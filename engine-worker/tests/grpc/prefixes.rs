@@ -86,7 +86,7 @@ async fn every_rung_gives_the_same_answer_and_says_what_it_is() {
         (&["--layout", "unified", "--reservation", "grow"], ["continuous", "paged", "unified"]),
         (&["--kv-core", "naive", "--layout", "unified"], ["continuous", "naive", "unified"]),
         (
-            &["--order", "prefill-first", "--lateness", "abort-all"],
+            &["--order", "prefill-first", "--lateness", "abort-all", "--itl-ms", "0"],
             ["continuous", "paged", "streams"],
         ),
     ];
@@ -97,6 +97,7 @@ async fn every_rung_gives_the_same_answer_and_says_what_it_is() {
         let info = worker.settles().await;
         let told = info.scheduling.expect("it says how it schedules");
         assert_eq!([&*told.discipline, &*told.kv_core, &*told.layout], names);
+        assert_eq!(told.itl_us, (!args.contains(&"--itl-ms")).then_some(200_000));
         assert_eq!((&*info.scheduler, &*info.layout), (names[0], names[2]));
         assert_eq!(info.kv.expect("usage").held, 0, "{args:?}");
         worker.stop().await;

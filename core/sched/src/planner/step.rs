@@ -2,7 +2,7 @@
 
 use units::BlockCount;
 
-use super::{Helper, Relief, Running, StepProblem, StepSolution, Waiting};
+use super::{Helper, Relief, Running, StepProblem, StepSolution, Waiting, target::Target};
 use crate::{Limits, Order, PlanKey, StepCost, StepShape};
 
 /// A sequence joins with at least this many prompt tokens, or all it has, or half of what it would get
@@ -15,6 +15,8 @@ pub(super) struct Step<'a> {
     /// Who runs and stays.
     running: &'a [Running],
     stuck: Vec<usize>,
+    /// What prompts have to keep beside answers that run.
+    target: Option<Target>,
     waiting: &'a [Waiting],
     /// How many of `waiting` have had their turn: all, once one that cannot join bars the way.
     heard: usize,
@@ -33,10 +35,12 @@ impl<'a> Step<'a> {
         relief: Relief,
     ) -> Self {
         let Relief { preempts, staying, stuck, slots, blocks } = relief;
+        let running = &problem.running[..staying];
         Self {
             limits,
             cost,
-            running: &problem.running[..staying],
+            running,
+            target: Target::find(problem, limits, running, &stuck),
             stuck,
             waiting: &problem.waiting,
             heard: 0,
@@ -47,8 +51,9 @@ impl<'a> Step<'a> {
     }
 
     pub(super) fn plan(mut self, order: Order) -> StepSolution {
-        match order {
-            Order::DecodeFirst => {
+        match (order, self.target) {
+            // A target leaves no answer out of a step, so that answers have their share before prompts.
+            (Order::DecodeFirst, _) | (Order::PrefillFirst, Some(_)) => {
                 let held = self.first_prompt_row();
                 self.solution.shape = held;
                 self.decodes(0);
@@ -56,7 +61,7 @@ impl<'a> Step<'a> {
                 self.solution.shape.cells -= held.cells;
                 self.prompts();
             }
-            Order::PrefillFirst => {
+            (Order::PrefillFirst, None) => {
                 let first = usize::from(self.try_decode(0));
                 self.prompts();
                 self.decodes(first);
@@ -79,6 +84,11 @@ impl<'a> Step<'a> {
 
     fn affordable(&self, shape: StepShape) -> bool {
         self.cost.predict(shape) <= self.limits.step
+    }
+
+    /// Whether a step may hold the prompt tokens that `shape` has.
+    fn prompts_affordable(&self, shape: StepShape) -> bool {
+        self.affordable(shape) && self.target.is_none_or(|it| it.allows(shape, self.cost))
     }
 
     fn decodes(&mut self, from: usize) {
@@ -108,7 +118,9 @@ impl<'a> Step<'a> {
     fn prompts(&mut self) {
         for (at, sequence) in self.running.iter().enumerate() {
             self.join_before(Some(sequence.key));
-            let tokens = self.prefill(sequence.prefill_left, sequence.computed, 1);
+            // The row that the first was sure of when answers were planned: no target takes it.
+            let sure = self.is_empty() || at == 0 && self.solution.joins.is_empty();
+            let tokens = self.prefill(sequence.prefill_left, sequence.computed, sure);
             if tokens > 0 {
                 self.solution.prefills.push((at, tokens));
             }
@@ -133,10 +145,11 @@ impl<'a> Step<'a> {
             return false;
         }
         if !self.is_helped(head) {
-            let tokens = self.prefill(head.prefill, head.cached, self.join_tokens_min(head));
+            let tokens = self.joining(head);
             if tokens == 0 {
                 return false;
             }
+            self.solution.shape = with_prefill(self.solution.shape, tokens, head.cached);
             self.solution.joins.push((self.heard, tokens));
         }
         self.slots -= 1;
@@ -153,7 +166,7 @@ impl<'a> Step<'a> {
         let most = JOIN_TOKENS_MIN.min(head.prefill).min(rows);
         let affords = |tokens: u32| {
             let alone = with_prefill(StepShape::default(), 2 * tokens, head.cached);
-            2 * tokens <= limits.prefill_tokens && self.affordable(alone)
+            2 * tokens <= limits.prefill_tokens && self.prompts_affordable(alone)
         };
         (2..=most).rev().find(|&tokens| affords(tokens)).unwrap_or(1)
     }
@@ -166,29 +179,33 @@ impl<'a> Step<'a> {
         waiting.helpers.iter().any(works)
     }
 
-    /// Adds as much of a prompt as the step can afford, and says how much: nothing if it is less than
-    /// `least` and less than the whole.
-    fn prefill(&mut self, left: u32, computed: u32, least: u32) -> u32 {
-        let shape = self.solution.shape;
-        let rows = self.limits.batch_tokens.saturating_sub(self.solution.rows());
-        let budget = self.limits.prefill_tokens.saturating_sub(shape.prefill);
-        let most = left.min(rows).min(budget);
-        let mut tokens = self.longest_affordable(most, computed);
-        if tokens == 0 && self.is_empty() {
-            tokens = most.min(1);
-        }
-        if tokens < least.min(left) && !self.is_empty() {
-            return 0;
-        }
-        self.solution.shape = with_prefill(shape, tokens, computed);
+    /// Prompt tokens that a request joins with: nothing if it would be too few.
+    fn joining(&self, head: &Waiting) -> u32 {
+        let tokens = self.piece(head.prefill, head.cached, self.is_empty());
+        let least = self.join_tokens_min(head).min(head.prefill);
+        if tokens < least && !self.is_empty() { 0 } else { tokens }
+    }
+
+    /// Adds as much of a prompt as the step can afford, a row in any case if that is `sure`. Says how much.
+    fn prefill(&mut self, left: u32, computed: u32, sure: bool) -> u32 {
+        let tokens = self.piece(left, computed, sure);
+        self.solution.shape = with_prefill(self.solution.shape, tokens, computed);
         tokens
+    }
+
+    /// As much of a prompt as the step can afford, a row in any case if that is `sure`.
+    fn piece(&self, left: u32, computed: u32, sure: bool) -> u32 {
+        let rows = self.limits.batch_tokens.saturating_sub(self.solution.rows());
+        let budget = self.limits.prefill_tokens.saturating_sub(self.solution.shape.prefill);
+        let most = left.min(rows).min(budget);
+        self.longest_affordable(most, computed).max(most.min(sure.into()))
     }
 
     /// The most tokens, up to `most`, with which the step is still affordable. More tokens never cost
     /// less, so the boundary can be searched.
     fn longest_affordable(&self, most: u32, computed: u32) -> u32 {
         let affordable =
-            |tokens| self.affordable(with_prefill(self.solution.shape, tokens, computed));
+            |tokens| self.prompts_affordable(with_prefill(self.solution.shape, tokens, computed));
         if affordable(most) {
             return most;
         }

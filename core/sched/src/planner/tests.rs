@@ -19,6 +19,7 @@ const LIMITS: Limits = Limits {
         reservation: crate::Reservation::Full,
         output_cap: None,
         lateness: crate::Lateness::Finish,
+        itl: None,
     },
 };
 
@@ -55,7 +56,7 @@ fn growing(frees: u32) -> Running {
 }
 
 fn problem(running: Vec<Running>, waiting: Vec<Waiting>, slots: u32, blocks: u32) -> StepProblem {
-    StepProblem { running, waiting, free_slots: slots, free_blocks: BlockCount(blocks) }
+    StepProblem { step: 1, running, waiting, free_slots: slots, free_blocks: BlockCount(blocks) }
 }
 
 fn solve(problem: &StepProblem) -> StepSolution {
@@ -129,6 +130,54 @@ fn the_first_prompt_gets_a_row_though_answers_fill_the_step() {
     let prompts = problem(vec![running(0, 9), running(0, 9), running(700, 0)], Vec::new(), 0, 0);
     let solution = prompts.solve(&prefill_first, &StepCost::GUESS);
     assert_eq!((solution.prefills, solution.decodes), (vec![(2, 223)], vec![0]));
+}
+
+fn with_target(millis: u64, order: Order) -> Limits {
+    let rules = Rules { itl: Some(Span::from_millis(millis)), order, ..LIMITS.rules };
+    Limits { rules, ..LIMITS }
+}
+
+#[test]
+fn prompts_beside_answers_keep_the_target_and_alone_they_do_not() {
+    let tokens = |runs: Vec<Running>, order| {
+        let solution = problem(runs, vec![waiting(900, 60)], 1, 100)
+            .solve(&with_target(100, order), &StepCost::GUESS);
+        (solution.decodes.len(), solution.joins.first().map_or(0, |it| it.1))
+    };
+    for order in [Order::DecodeFirst, Order::PrefillFirst] {
+        // 4 + 2 * 4 ms leave 88 ms of 100 for 2.2 ms tokens, and without answers 496 of 500.
+        assert_eq!(tokens(vec![running(0, 9); 2], order), (2, 40));
+        assert_eq!(tokens(Vec::new(), order), (0, 225));
+        // An answer that finds no block has no next token to wait for.
+        let stuck = Running { grows: BlockCount(200), ..running(0, 9) };
+        assert_eq!(tokens(vec![stuck], order), (0, 225));
+    }
+}
+
+#[test]
+fn answers_that_fill_the_target_leave_prompts_the_smallest_chunk_in_its_turn() {
+    let chunk = |step, order, prompt: Vec<Running>| {
+        let runs = [prompt, vec![running(0, 9); 30]].concat();
+        let problem = StepProblem { step, ..problem(runs, vec![waiting(900, 60)], 1, 100) };
+        let solution = problem.solve(&with_target(100, order), &StepCost::GUESS);
+        assert_eq!(solution.decodes.len(), 30, "answers alone may exceed it");
+        (solution.prefills.iter().map(|it| it.1).sum::<u32>(), solution.joins)
+    };
+    let none = Vec::new;
+    assert_eq!(chunk(7, Order::DecodeFirst, none()), (0, vec![]));
+    assert_eq!(chunk(8, Order::DecodeFirst, none()), (0, vec![(0, 16)]));
+    assert_eq!(chunk(7, Order::PrefillFirst, none()), (0, vec![(0, 16)]));
+    // The first in planning order has its row, and what it has is part of the chunk.
+    assert_eq!(chunk(7, Order::DecodeFirst, vec![running(700, 0)]), (1, vec![]));
+    assert_eq!(chunk(8, Order::DecodeFirst, vec![running(700, 0)]), (16, vec![]));
+    assert_eq!(chunk(8, Order::DecodeFirst, vec![running(4, 0)]), (4, vec![]));
+}
+
+#[test]
+fn the_step_limit_holds_under_any_target() {
+    let problem = problem(vec![running(0, 9); 3], vec![waiting(900, 60)], 1, 100);
+    let solution = problem.solve(&with_target(60_000, Order::DecodeFirst), &StepCost::GUESS);
+    assert_eq!(solution, solve(&problem));
 }
 
 #[test]
@@ -211,22 +260,32 @@ fn problems() -> impl Strategy<Value = StepProblem> {
         },
     );
     let many = (prop::collection::vec(runs, 0..6), prop::collection::vec(waits, 0..6));
-    (many, 0u32..5, 0u32..100).prop_map(|((mut runs, mut waits), free_slots, blocks)| {
-        runs.sort_by_key(|it| it.key);
-        waits.sort_by_key(|it| it.key);
-        for (at, it) in waits.iter_mut().enumerate() {
-            it.helpers.retain(|helper| matches!(helper, Helper::Waiting(ahead) if *ahead < at));
-        }
-        problem(runs, waits, free_slots, blocks)
-    })
+    (many, 0u32..5, 0u32..100, 1u64..17).prop_map(
+        |((mut runs, mut waits), free_slots, blocks, step)| {
+            runs.sort_by_key(|it| it.key);
+            waits.sort_by_key(|it| it.key);
+            for (at, it) in waits.iter_mut().enumerate() {
+                it.helpers.retain(|helper| matches!(helper, Helper::Waiting(ahead) if *ahead < at));
+            }
+            StepProblem { step, ..problem(runs, waits, free_slots, blocks) }
+        },
+    )
 }
 
-/// SC-1 to SC-4 of one solution.
+/// SC-1 to SC-4 and SC-13 of one solution.
 fn check(problem: &StepProblem, limits: &Limits, cost: &StepCost) {
     let solution = problem.solve(limits, cost);
     let (shape, rows) = (solution.shape, solution.rows());
     assert!(cost.predict(shape) <= limits.step || rows == 1, "SC-1");
     assert!(shape.prefill <= limits.prefill_tokens && rows <= limits.batch_tokens, "SC-2");
+    if let Some(itl) = limits.rules.itl
+        && shape.decodes > 0
+    {
+        let sure = u32::from(solution.prefills.first().is_some_and(|it| it.0 == 0));
+        let in_turn = limits.rules.order == Order::PrefillFirst || problem.step % 8 == 0;
+        let spare = if in_turn { 16 } else { sure };
+        assert!(cost.predict(shape) <= itl || shape.prefill <= spare, "SC-13");
+    }
     for &at in &solution.decodes {
         assert_eq!(problem.running[at].prefill_left, 0, "SC-3");
     }
@@ -255,8 +314,9 @@ proptest! {
         gain in 0.01f64..100.0,
         per_cell_us in 0.0f64..2.0,
         order in select(vec![Order::DecodeFirst, Order::PrefillFirst]),
+        itl in select(vec![None, Some(1), Some(60), Some(400)]),
     ) {
-        let rules = Rules { order, ..LIMITS.rules };
+        let rules = Rules { order, itl: itl.map(Span::from_millis), ..LIMITS.rules };
         let limits = Limits { prefill_tokens, rules, ..LIMITS };
         check(&problem, &limits, &StepCost { gain, per_cell_us, ..StepCost::GUESS });
     }

@@ -1,6 +1,7 @@
 //! The scheduler under the mock, in virtual time.
 
 mod bursts;
+mod gaps;
 mod hits;
 mod kept;
 mod ladder;

@@ -41,6 +41,7 @@ const RULES: Rules = Rules {
     reservation: Reservation::Full,
     output_cap: None,
     lateness: Lateness::Finish,
+    itl: None,
 };
 
 pub(crate) const LIMITS: Limits = Limits {

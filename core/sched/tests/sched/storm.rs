@@ -75,13 +75,15 @@ fn rules() -> impl Strategy<Value = Rules> {
         select(vec![Reservation::Full, Reservation::Grow, Reservation::Grow]),
         select(vec![None, None, Some(30)]),
         select(vec![Lateness::Finish, Lateness::AbortBestEffort, Lateness::AbortAll]),
+        select(vec![None, Some(Span::from_millis(5)), Some(Span::from_millis(60))]),
     )
-        .prop_map(|(discipline, order, reservation, output_cap, lateness)| Rules {
+        .prop_map(|(discipline, order, reservation, output_cap, lateness, itl)| Rules {
             discipline,
             order,
             reservation,
             output_cap,
             lateness,
+            itl,
         })
 }
 
