@@ -16,6 +16,7 @@ pub mod settings;
 
 mod grpc;
 mod hub;
+mod laps;
 mod metrics;
 mod outlet;
 mod prefixes;

@@ -6,7 +6,7 @@ use metrics::{
 use sched::{Event, FinishReason, Refusal, StepPlan, Tier};
 use units::Span;
 
-use crate::hub::Published;
+use crate::{hub::Published, laps::Laps};
 
 /// Says what every metric means. Once, after the recorder was installed.
 pub(crate) fn describe() {
@@ -27,6 +27,11 @@ pub(crate) fn describe() {
         "Time of a step outside the backend."
     );
     describe_histogram!(
+        "cadence_engine_step_part_seconds",
+        Seconds,
+        "Where the time of a step went, by part; together they are the step."
+    );
+    describe_histogram!(
         "cadence_engine_queue_seconds",
         Seconds,
         "From submission to a slot, of requests that got one."
@@ -36,6 +41,11 @@ pub(crate) fn describe() {
         Seconds,
         "From submission to the first token, of requests that sampled one."
     );
+    describe_gauge!(
+        "cadence_engine_itl_target_seconds",
+        Seconds,
+        "The gap between tokens that prompts are planned to keep; 0 without one."
+    );
     for (name, meaning) in COUNTERS {
         describe_counter!(name, Count, meaning);
     }
@@ -44,9 +54,13 @@ pub(crate) fn describe() {
     }
 }
 
-const COUNTERS: [(&str, &str); 14] = [
+const COUNTERS: [(&str, &str); 15] = [
     ("cadence_engine_prefill_tokens_total", "Prompt tokens that were computed."),
     ("cadence_engine_generated_tokens_total", "Tokens that were sampled."),
+    (
+        "cadence_engine_itl_exceeded_total",
+        "Steps with prompt tokens beside answers that took longer than the target.",
+    ),
     ("cadence_engine_accepted_total", "Requests that came into the queue, by tier."),
     ("cadence_engine_refused_total", "Requests that did not, by reason."),
     ("cadence_engine_finished_total", "Requests that ended, by reason."),
@@ -72,17 +86,25 @@ const GAUGES: [(&str, &str); 8] = [
     ("cadence_engine_step_cost_gain", "How much slower the machine is than when it was measured."),
 ];
 
-/// A step that the engine ran.
-pub(crate) fn step(plan: &StepPlan, took: Span) {
+/// A step that the engine ran, with the target for gaps.
+pub(crate) fn step(plan: &StepPlan, took: Span, itl: Option<Span>) {
+    let disturbs = plan.shape.decodes > 0 && plan.shape.prefill > 0;
+    let exceeds = disturbs && itl.is_some_and(|itl| took > itl);
+    counter!("cadence_engine_itl_exceeded_total").increment(exceeds.into());
     histogram!("cadence_engine_step_seconds").record(took.as_secs_f64());
     histogram!("cadence_engine_step_rows")
         .record(f64::from(plan.shape.decodes + plan.shape.prefill));
     counter!("cadence_engine_prefill_tokens_total").increment(plan.shape.prefill.into());
 }
 
-/// What a step took outside the engine.
-pub(crate) fn overhead(took: Span) {
-    histogram!("cadence_engine_step_overhead_seconds").record(took.as_secs_f64());
+/// Where the time of a step went, of which the engine took some.
+pub(crate) fn laps(laps: &Laps, engine: Span) {
+    let overhead = laps.whole().saturating_sub(engine);
+    histogram!("cadence_engine_step_overhead_seconds").record(overhead.as_secs_f64());
+    for (part, spent) in laps.parts() {
+        histogram!("cadence_engine_step_part_seconds", "part" => part.name())
+            .record(spent.as_secs_f64());
+    }
 }
 
 /// What the scheduler said.
@@ -124,6 +146,8 @@ pub(crate) fn gauges(published: &Published, prepared: usize) {
     gauge!("cadence_engine_kv_blocks", "state" => "reclaimable")
         .set(f64::from(snapshot.kv.reclaimable.0));
     gauge!("cadence_engine_step_cost_gain").set(snapshot.cost.gain);
+    let itl = snapshot.limits.rules.itl.unwrap_or_default();
+    gauge!("cadence_engine_itl_target_seconds").set(itl.as_secs_f64());
     prefixes(&snapshot.cache);
     fates(&snapshot.counters);
 }

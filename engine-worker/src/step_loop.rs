@@ -19,6 +19,7 @@ use units::{RequestId, Span, Token};
 
 use crate::{
     hub::Hub,
+    laps::{Laps, Part},
     metrics,
     outlet::{Outlet, Outlets},
 };
@@ -71,15 +72,17 @@ impl StepLoop {
     /// Runs one step. Says whether there was one. Who was accepted, refused or ended since the last one is
     /// told before it begins: it may take half a second.
     fn step(&mut self, engine: &mut dyn Engine) -> bool {
-        let planned_at = self.clock.now();
-        let plan = self.scheduler.plan_step(planned_at);
+        let mut laps = Laps::begin(self.clock.now());
+        let plan = self.scheduler.plan_step(self.clock.now());
+        laps.lap(self.clock.now(), Part::Plan);
         self.publish(plan.predicted);
         if plan.is_empty() {
             return false;
         }
-        let executed_at = self.clock.now();
+        laps.lap(self.clock.now(), Part::Publish);
         let mut outcome = engine.execute(&plan);
-        let read_at = self.clock.now();
+        let spent = outcome.as_ref().ok().map(|outcome| outcome.spent);
+        let took = laps.engine(self.clock.now(), spent);
         match &mut outcome {
             Ok(outcome) => {
                 self.failures = 0;
@@ -90,11 +93,13 @@ impl StepLoop {
                 tracing::error!(step = plan.number, "step failed: {error}");
             }
         }
-        metrics::step(&plan, read_at.since(executed_at));
+        laps.lap(self.clock.now(), Part::Detokenise);
+        metrics::step(&plan, took, self.scheduler.limits().rules.itl);
         self.scheduler.commit_step(self.clock.now(), plan, outcome);
+        laps.lap(self.clock.now(), Part::Commit);
         self.publish(Span::ZERO);
-        let whole = self.clock.now().since(planned_at);
-        metrics::overhead(whole.saturating_sub(read_at.since(executed_at)));
+        laps.lap(self.clock.now(), Part::Publish);
+        metrics::laps(&laps, took);
         true
     }
 

@@ -41,7 +41,7 @@ pub use epoch::{Epochs, Held, LAPSE};
 pub use event::{Event, FinishReason, Refusal, StepRecord, Timings, Usage};
 pub use limits::Limits;
 pub use mock::{Answers, MockEngine};
-pub use plan::{Decode, Join, Move, Prefill, Reuse, Sampled, StepOutcome, StepPlan};
+pub use plan::{Decode, Join, Move, Prefill, Reuse, Sampled, Spent, StepOutcome, StepPlan};
 pub use planner::{Cause, Helper, PLANNER_VERSION, Running, StepProblem, StepSolution, Waiting};
 pub use rules::{Discipline, Lateness, Order, Reservation, Rules};
 pub use scheduler::Scheduler;

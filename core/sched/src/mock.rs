@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use units::{Owner, RequestId, Slot, Token};
 
-use crate::{Engine, EngineError, Join, Move, Sampled, StepCost, StepOutcome, StepPlan};
+use crate::{Engine, EngineError, Join, Move, Sampled, Spent, StepCost, StepOutcome, StepPlan};
 pub use answers::Answers;
 use answers::then;
 use ledger::Ledger;
@@ -103,7 +103,9 @@ impl Engine for MockEngine {
         let prompts = plan.prefills.iter().filter(|piece| piece.last);
         let samplers = decodes.chain(prompts.map(|piece| (piece.slot, piece.id)));
         let sampled = samplers.map(|(slot, id)| self.sample(slot, id)).collect();
-        Ok(StepOutcome { sampled, took: self.cost.predict(plan.shape), lost: Vec::new() })
+        let took = self.cost.predict(plan.shape);
+        let spent = Spent { decoding: took, ..Spent::default() };
+        Ok(StepOutcome { sampled, took, spent, lost: Vec::new() })
     }
 }
 

@@ -158,8 +158,21 @@ pub struct StepOutcome {
     pub sampled: Vec<Sampled>,
     /// How long it took.
     pub took: Span,
+    /// On what, as far as the engine knows.
+    pub spent: Spent,
     /// Owners of the plan's moves that could not keep what they should: they keep nothing.
     pub lost: Vec<Owner>,
+}
+
+/// What an engine spent a step on. The rest of the step went into the batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// Keeping prefixes and beginning sequences.
+    pub moving: Span,
+    /// Inside the backend.
+    pub decoding: Span,
+    /// Logits to tokens.
+    pub sampling: Span,
 }
 
 /// One sampled token.

@@ -111,6 +111,12 @@ impl Scheduler {
         self.cache.drain_index()
     }
 
+    /// The bounds and rules that it plans by.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
     /// The KV core, to read.
     #[must_use]
     pub fn cache(&self) -> &dyn KvCore {

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use llama_cpp_2::{DecodeError, context::LlamaContext, llama_batch::LlamaBatch, token::LlamaToken};
 use sample::{Logprobs, Sampler};
-use sched::{Engine, EngineError, Move, Sampled, StepOutcome, StepPlan};
+use sched::{Engine, EngineError, Move, Sampled, Spent, StepOutcome, StepPlan};
 use text::Tokenizer;
 use units::{Owner, RequestId, Slot, Span, Token};
 
@@ -247,11 +247,13 @@ impl Context<'_> {
         Ok(())
     }
 
-    fn decode(&mut self) -> Result<(), EngineError> {
+    /// Says how long it was inside llama.cpp.
+    fn decode(&mut self) -> Result<Span, EngineError> {
         let begun = Instant::now();
         let decoded = self.llama.decode(&mut self.batch);
-        self.decoding += begun.elapsed().into();
-        decoded.map_err(|error| match error {
+        let took = begun.elapsed().into();
+        self.decoding += took;
+        decoded.map(|()| took).map_err(|error| match error {
             DecodeError::NoKvCacheSlot => {
                 EngineError::NoRoom { rows: self.batch.n_tokens().unsigned_abs() as usize }
             }
@@ -275,17 +277,22 @@ impl Context<'_> {
         sampled.collect()
     }
 
-    fn run(&mut self, plan: &StepPlan) -> Result<(Vec<Sampled>, Vec<Owner>), EngineError> {
+    /// Everything but how long the step took as a whole.
+    fn run(&mut self, plan: &StepPlan) -> Result<StepOutcome, EngineError> {
         let begun = Instant::now();
         let lost = self.make_moves(plan);
         let joined = self.join(plan);
         self.layout.settle(&mut self.llama);
-        self.moving += begun.elapsed().into();
+        let moving = begun.elapsed().into();
+        self.moving += moving;
         joined?;
         self.gather(plan);
         self.fill_batch()?;
-        self.decode()?;
-        Ok((self.sample(), lost))
+        let decoding = self.decode()?;
+        let begun = Instant::now();
+        let sampled = self.sample();
+        let spent = Spent { moving, decoding, sampling: begun.elapsed().into() };
+        Ok(StepOutcome { sampled, spent, lost, took: Span::ZERO })
     }
 
     /// After a failure nobody knows what the slots of the plan hold: makes them empty.
@@ -305,7 +312,7 @@ impl Engine for Context<'_> {
         let begun = Instant::now();
         self.ledger.note(plan)?;
         match self.run(plan) {
-            Ok((sampled, lost)) => Ok(StepOutcome { sampled, took: begun.elapsed().into(), lost }),
+            Ok(outcome) => Ok(StepOutcome { took: begun.elapsed().into(), ..outcome }),
             Err(error) => {
                 self.abandon(plan);
                 Err(error)

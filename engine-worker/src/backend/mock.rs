@@ -1,6 +1,6 @@
 //! The mock backend: the cost model of `sched`, slept through, and a vocabulary of plain words.
 
-use std::{sync::Arc, thread};
+use std::{sync::Arc, thread, time::Instant};
 
 use sched::{Answers, Engine, EngineError, MockEngine, StepCost, StepOutcome, StepPlan};
 use text::{Kind, Tokenizer, Vocabulary};
@@ -58,8 +58,10 @@ struct Sleeping<E>(E);
 
 impl<E: Engine> Engine for Sleeping<E> {
     fn execute(&mut self, plan: &StepPlan) -> Result<StepOutcome, EngineError> {
-        let outcome = self.0.execute(plan)?;
+        let mut outcome = self.0.execute(plan)?;
+        let begun = Instant::now();
         thread::sleep(outcome.took.into());
+        outcome.spent.decoding = begun.elapsed().into();
         Ok(outcome)
     }
 }

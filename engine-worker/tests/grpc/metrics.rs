@@ -49,6 +49,12 @@ async fn every_metric_says_what_it_is() {
     assert_eq!(names("# HELP "), names("# TYPE "), "each with its help");
     assert!(!text.contains(" summary"), "quantiles of several engines do not add up: {text}");
     assert!(text.contains("cadence_engine_step_rows_bucket{le=\"2\"}"), "{text}");
+    assert!(text.contains("cadence_engine_itl_target_seconds 0.2"), "{text}");
+    let part = "cadence_engine_step_part_seconds";
+    assert!(text.contains(&format!("{part}_bucket{{part=\"plan\",le=\"0.000001\"}}")), "{text}");
+    for name in ["plan", "publish", "move", "batch", "decode", "sample", "detokenise", "commit"] {
+        assert!(text.contains(&format!("{part}_count{{part=\"{name}\"}} ")), "{name}: {text}");
+    }
     worker.stop().await;
 }
 

@@ -42,6 +42,12 @@ const SECONDS: [f64; 22] = [
     3.0, 4.0, 5.0, 8.0, 15.0, 30.0, 60.0,
 ];
 
+/// Histogram bounds of the parts of a thing, most of which are over in microseconds.
+const PART_SECONDS: [f64; 18] = [
+    1e-6, 2.5e-6, 5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025,
+    0.1, 0.25, 0.5, 1.0,
+];
+
 /// Histogram bounds of rows in a batch, up to the largest batch.
 const ROWS: [f64; 16] = [
     1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1_024.0, 2_048.0, 4_096.0, 8_192.0,
@@ -75,6 +81,9 @@ pub fn start_logs(logs: &Logs) -> anyhow::Result<()> {
 pub fn start_metrics() -> anyhow::Result<PrometheusHandle> {
     let handle = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &SECONDS)
+        .and_then(|it| {
+            it.set_buckets_for_metric(Matcher::Suffix("_part_seconds".into()), &PART_SECONDS)
+        })
         .and_then(|it| it.set_buckets_for_metric(Matcher::Suffix("_rows".into()), &ROWS))
         .context("bad histogram bounds")?
         .install_recorder()
