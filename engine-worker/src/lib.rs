@@ -12,6 +12,7 @@
 
 pub mod app;
 pub mod backend;
+pub mod profile;
 pub mod settings;
 
 mod grpc;

@@ -2,7 +2,7 @@
 
 use std::{pin::pin, process::ExitCode};
 
-use engine_worker::{App, EngineSettings};
+use engine_worker::{App, EngineSettings, profile};
 use service::exit::refused;
 
 fn main() -> ExitCode {
@@ -19,9 +19,19 @@ fn main() -> ExitCode {
 async fn run(settings: EngineSettings) -> anyhow::Result<()> {
     service::telemetry::start_logs(&settings.logs).map_err(refused)?;
     let mut stop = pin!(service::signal::shutdown()?);
+    let target = profile::Target::open(&settings).map_err(refused)?;
     let app = tokio::select! {
         app = App::build(settings) => app.map_err(refused)?,
         () = &mut stop => return Ok(()),
     };
-    app.run(stop).await
+    let Some(target) = target else { return app.run(stop).await };
+    let profile = target.start()?;
+    let told = async {
+        stop.await;
+        // Before the drain, which may be cut short.
+        profile.stop();
+    };
+    let outcome = app.run(told).await;
+    profile.finish();
+    outcome
 }

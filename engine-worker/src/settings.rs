@@ -97,6 +97,14 @@ pub struct EngineSettings {
     #[arg(long, default_value_t = 10_000)]
     pub drain_ms: u64,
 
+    /// Where a flame graph (SVG) of what this process did from ready to stop is written when it stops.
+    /// Needs no rights; the file takes its place at once.
+    #[arg(long)]
+    pub profile: Option<PathBuf>,
+    /// The profile ends, and is written, after this many seconds. 0: when the process stops.
+    #[arg(long, default_value_t = 0)]
+    pub profile_seconds: u64,
+
     /// Mock: tokens of every answer; 0 goes on to the cap.
     #[arg(long, default_value_t = 0)]
     pub mock_answer_tokens: u32,
@@ -150,6 +158,12 @@ impl Settings for EngineSettings {
             return bad("context_tokens", "at most 4194304");
         }
         self.scheduling.check()?;
+        if self.profile_seconds > 86_400 {
+            return bad("profile_seconds", "from 0 to 86400");
+        }
+        if self.profile_seconds > 0 && self.profile.is_none() {
+            return bad("profile_seconds", "changes nothing without profile");
+        }
         let ranges = [
             ("step_ms", self.step_ms, 60_000),
             ("waiting_max", self.waiting_max.into(), 8_192),
@@ -211,6 +225,8 @@ pub(crate) mod tests {
             (&["--backend", "mock", "--mock-cell-us", "-1"], "unexpected argument"),
             (&["--backend", "mock", "--static-batch", "0"], "static_batch: from 1 to"),
             (&["--backend", "mock", "--itl-ms", "60001"], "itl_ms: from 0 to 60000"),
+            (&["--backend", "mock", "--profile-seconds", "5"], "profile_seconds: changes nothing"),
+            (&["--backend", "mock", "--profile-seconds", "86401"], "profile_seconds: from 0"),
             (&["--backend", "mock", "--layout", "paged"], "streams"),
         ] {
             let error = read_args(args).expect_err("a mistake");
