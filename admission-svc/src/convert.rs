@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use admit::{
-    Attempt, Budget, Candidate, Ended, EngineLimits, Event, How, KvUsage, Observation, Offer,
+    Attempt, Bend, Budget, Candidate, Ended, EngineLimits, Event, How, KvUsage, Observation, Offer,
     Phase, Record, Sequence, Snapshot, Source, Step, StepCost, Submitted, Tier,
 };
 use proto::v1;
@@ -186,6 +186,9 @@ fn cost(wire: &v1::StepCost) -> StepCost {
         per_prefill_token: wire.per_prefill_token_us,
         per_cell: wire.per_cell_us,
         gain: wire.gain,
+        per_tiled_cell: wire.per_tiled_cell_us,
+        prompt: wire.prompt_us,
+        bend: Bend::new(&wire.bend_us),
     }
 }
 

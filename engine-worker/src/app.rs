@@ -3,41 +3,34 @@
 //! Sockets are bound first, then the model is loaded and measured; only then is anything served.
 
 use std::{
-    fs::File,
-    io,
     net::{SocketAddr, TcpListener},
-    path::Path,
-    sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicU64, mpsc},
-    thread,
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicU64, mpsc},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use anyhow::{Context as _, anyhow, bail};
-use kv::KvCore;
+use anyhow::{Context as _, bail};
 use proto::v1::engine_server::EngineServer;
-use sched::{Engine, Limits, Scheduler, StepCost};
+use sched::Limits;
 use service::{clock::Clock, grpc, net, telemetry};
-use sha2::{Digest as _, Sha256};
-use text::{ChatTemplate, Tokenizer};
+use text::ChatTemplate;
 use tokio::sync::{Semaphore, oneshot};
-use units::{Micros, Span, Token};
+use units::{Micros, Span};
 
 use crate::{
-    backend::{self, Backend},
+    backend::{self, Backend, Opened},
+    calibration::{self, CostSource},
+    engine_thread::EngineThread,
     grpc::{EngineService, Facts},
     hub::Hub,
+    identity::Identity,
     metrics,
-    outlet::Outlets,
     prepare::{Pantry, PantryLimits},
     scheduling::{self, Told},
     settings::{BackendKind, EngineSettings},
-    step_loop::{Message, StepLoop},
-    warmup,
+    step_loop::Message,
     watch::WatchDesk,
 };
 
-/// Records that a watcher may be behind.
-const RING_RECORDS: usize = 16_384;
 /// `Generate` calls beyond what the scheduler takes: they are on their way in or out.
 const GENERATE_MARGIN: usize = 64;
 /// Prompts that were touched and that the step loop has not heard of. Each may be as long as a context.
@@ -70,24 +63,21 @@ impl App {
         let listener = net::bind(settings.listen)?;
         let metrics_listener = metrics_listener(&settings)?;
         let clock = Clock::start();
-        let loading = settings.clone();
-        let backend = tokio::task::spawn_blocking(move || backend::load(&loading)).await??;
+        let loaded = tokio::task::spawn_blocking(move || load(settings)).await??;
+        let Loaded { settings, backend, identity } = loaded;
         let limits = backend.sizes.limits(&settings);
         report_load(&settings, &backend, &limits, clock);
 
         let tokenizer = backend.tokenizer.clone();
         let template = ChatTemplate::of(&*tokenizer).context("the model's chat template")?;
-        let facts = Facts {
-            backend: backend.name,
-            model: backend.model.clone(),
-            created: unix_micros() / 1_000_000,
-            sha256: identity(&backend, &settings),
-        };
+        let (name, model) = (backend.name, backend.model.clone());
         let told = Told::new(&settings.scheduling, backend.owners);
         let cache =
             scheduling::core(&settings.scheduling, &limits, backend.owners, backend.token_bytes);
-        let EngineThread { commands, hub, ended } =
+        let EngineThread { commands, hub, cost_source, ended } =
             EngineThread::start(backend, limits, cache, clock).await?;
+        let (created, sha256) = (unix_micros() / 1_000_000, identity.hash());
+        let facts = Facts { backend: name, model, created, sha256, cost_source };
         let pantry = Arc::new(Mutex::new(pantry(&settings)));
         if let Some(listener) = metrics_listener {
             serve_metrics(listener, hub.clone(), pantry.clone(), clock)?;
@@ -162,6 +152,41 @@ impl App {
     }
 }
 
+/// A backend, and the settings with what they left open.
+struct Loaded {
+    settings: EngineSettings,
+    backend: Backend,
+    identity: Identity,
+}
+
+/// Loads what the settings name, in the configuration that a stored calibration found best as far as the
+/// settings leave it open.
+fn load(mut settings: EngineSettings) -> anyhow::Result<Loaded> {
+    let file = settings.model.clone().filter(|_| settings.backend == BackendKind::Llama);
+    let hashing = file.map(Identity::of_file);
+    let opened = backend::open(&settings)?;
+    let stored = hashing.as_ref().and_then(|identity| stored(&settings, &opened, identity));
+    if let Some(artifact) = &stored {
+        settings.take(&artifact.configuration);
+    }
+    let mut backend = opened.backend(&settings)?;
+    if let Some(artifact) = stored {
+        backend.cost = Some((artifact.cost(), CostSource::Calibrated));
+    }
+    let of_vocabulary = || Identity::of_vocabulary(backend.name, backend.tokenizer.vocabulary());
+    let identity = hashing.unwrap_or_else(of_vocabulary);
+    Ok(Loaded { settings, backend, identity })
+}
+
+fn stored(
+    settings: &EngineSettings,
+    opened: &Opened,
+    identity: &Identity,
+) -> Option<calibration::Artifact> {
+    let (bytes, version) = opened.measurable()?;
+    calibration::stored(settings, identity, version, bytes)
+}
+
 fn metrics_listener(settings: &EngineSettings) -> anyhow::Result<Option<TcpListener>> {
     let address = settings.metrics_listen.as_str();
     if address.is_empty() {
@@ -218,130 +243,6 @@ fn serve_metrics(
         }
     });
     Ok(())
-}
-
-/// The running engine thread.
-struct EngineThread {
-    commands: mpsc::Sender<Message>,
-    hub: Arc<Hub>,
-    ended: oneshot::Receiver<()>,
-}
-
-impl EngineThread {
-    /// Starts the thread and waits until its engine is made and measured.
-    async fn start(
-        backend: Backend,
-        limits: Limits,
-        cache: Box<dyn KvCore>,
-        clock: Clock,
-    ) -> anyhow::Result<Self> {
-        let (commands, inbox) = mpsc::channel();
-        let (started, ready) = oneshot::channel();
-        let (alive, ended) = oneshot::channel();
-        let run = move || {
-            let _alive = alive;
-            engine_thread(backend, Scheduling { limits, cache }, clock, inbox, started);
-        };
-        thread::Builder::new().name("engine".into()).spawn(run).context("cannot start a thread")?;
-        let hub = ready.await.map_err(|_| anyhow!("the engine thread died at its start"))??;
-        Ok(Self { commands, hub, ended })
-    }
-}
-
-/// What the scheduler is made of, but for the cost of steps.
-struct Scheduling {
-    limits: Limits,
-    cache: Box<dyn KvCore>,
-}
-
-fn engine_thread(
-    backend: Backend,
-    scheduling: Scheduling,
-    clock: Clock,
-    inbox: mpsc::Receiver<Message>,
-    started: oneshot::Sender<anyhow::Result<Arc<Hub>>>,
-) {
-    let Backend { tokenizer, cost, with_engine, .. } = backend;
-    // Taken once by whichever comes first: the loop, or a failure to make the engine.
-    let mut parts = Some((inbox, tokenizer, scheduling));
-    let mut started = Some(started);
-    let outcome = with_engine(&mut |engine| {
-        let (Some((inbox, tokenizer, scheduling)), Some(started)) = (parts.take(), started.take())
-        else {
-            return;
-        };
-        match prepare_loop(engine, cost, scheduling, clock, inbox, tokenizer) {
-            Ok(step_loop) => {
-                if started.send(Ok(step_loop.hub.clone())).is_ok() {
-                    step_loop.run(engine);
-                }
-            }
-            Err(error) => drop(started.send(Err(error))),
-        }
-    });
-    if let (Err(error), Some(started)) = (outcome, started) {
-        drop(started.send(Err(error)));
-    }
-}
-
-fn prepare_loop(
-    engine: &mut dyn Engine,
-    cost: Option<StepCost>,
-    scheduling: Scheduling,
-    clock: Clock,
-    inbox: mpsc::Receiver<Message>,
-    tokenizer: Arc<dyn Tokenizer>,
-) -> anyhow::Result<StepLoop> {
-    let Scheduling { limits, cache } = scheduling;
-    let cost = match cost {
-        Some(cost) => cost,
-        None => warmup::measure(engine, &limits, &clock).context("the first steps failed")?,
-    };
-    tracing::info!(?cost, "step cost");
-    let scheduler = Scheduler::new(limits, cost, cache);
-    let now = clock.now();
-    let hub = Arc::new(Hub::new(now, scheduler.snapshot(now), RING_RECORDS));
-    Ok(StepLoop {
-        inbox,
-        scheduler,
-        tokenizer,
-        hub,
-        clock,
-        outlets: Outlets::default(),
-        failures: 0,
-    })
-}
-
-/// What tells this model from others: the hash of its file, made beside everything else since a large
-/// one takes minutes. The mock has no file, so its vocabulary stands for it.
-fn identity(backend: &Backend, settings: &EngineSettings) -> Arc<OnceLock<String>> {
-    let hash = Arc::new(OnceLock::new());
-    match (settings.backend, &settings.model) {
-        (BackendKind::Llama, Some(path)) => {
-            let (path, hash) = (path.clone(), hash.clone());
-            thread::spawn(move || hash_file(&path, &hash));
-        }
-        (BackendKind::Mock, _) | (BackendKind::Llama, None) => {
-            let vocabulary = backend.tokenizer.vocabulary();
-            let ids = (0..).map(Token).take(vocabulary.len());
-            let mut hasher = Sha256::new_with_prefix(backend.name);
-            ids.for_each(|token| hasher.update(vocabulary.piece(token)));
-            drop(hash.set(hex(&hasher.finalize())));
-        }
-    }
-    hash
-}
-
-fn hash_file(path: &Path, hash: &OnceLock<String>) {
-    let mut hasher = Sha256::new();
-    match File::open(path).and_then(|mut file| io::copy(&mut file, &mut hasher)) {
-        Ok(_) => drop(hash.set(hex(&hasher.finalize()))),
-        Err(error) => tracing::warn!("cannot hash {}: {error}", path.display()),
-    }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn unix_micros() -> u64 {

@@ -5,7 +5,10 @@ use std::{path::Path, sync::Arc};
 use sched::{Engine, StepCost};
 use text::Tokenizer;
 
-use crate::settings::{BackendKind, EngineSettings};
+use crate::{
+    calibration::CostSource,
+    settings::{BackendKind, EngineSettings},
+};
 
 #[cfg(feature = "llama")]
 mod llama;
@@ -28,8 +31,10 @@ pub struct Backend {
     pub owners: u32,
     /// What a token of a kept prefix takes in host memory.
     pub token_bytes: u64,
-    /// The costs of its steps, where they are known without measuring.
-    pub cost: Option<StepCost>,
+    /// Whether prefixes are kept apart from slots, so that who begins with one shares nothing.
+    pub keeps: bool,
+    /// The costs of its steps, where they are known without measuring, and how.
+    pub cost: Option<(StepCost, CostSource)>,
     /// Makes the engine, and lends it to the step loop. Called once, on the engine thread: a context
     /// borrows its model and cannot leave the thread that made it.
     pub with_engine: WithEngine,
@@ -54,17 +59,52 @@ pub struct ModelFacts {
     pub context_train: u32,
 }
 
-/// Loads the backend that the settings name.
+/// What takes long to load, and is the same whatever it is configured to.
+#[derive(Clone)]
+pub enum Opened {
+    /// A model file.
+    #[cfg(feature = "llama")]
+    Llama(Arc<::llama::Model>),
+    /// Nothing.
+    Mock,
+}
+
+/// Opens what the settings name.
 ///
 /// # Errors
-/// One line that says what is wrong with the model file, the sizes or the build.
-pub fn load(settings: &EngineSettings) -> anyhow::Result<Backend> {
+/// One line that says what is wrong with the model file or the build.
+pub fn open(settings: &EngineSettings) -> anyhow::Result<Opened> {
     match settings.backend {
-        BackendKind::Mock => Ok(mock::load(settings)),
+        BackendKind::Mock => Ok(Opened::Mock),
         #[cfg(feature = "llama")]
-        BackendKind::Llama => llama::load(settings),
+        BackendKind::Llama => llama::open(settings).map(Opened::Llama),
         #[cfg(not(feature = "llama"))]
         BackendKind::Llama => anyhow::bail!("this build has no llama.cpp; use --backend mock"),
+    }
+}
+
+impl Opened {
+    /// A backend of the sizes and rules that the settings say.
+    ///
+    /// # Errors
+    /// One line that says what is wrong with them.
+    pub fn backend(&self, settings: &EngineSettings) -> anyhow::Result<Backend> {
+        match self {
+            #[cfg(feature = "llama")]
+            Self::Llama(model) => Ok(llama::backend(model.clone(), settings)),
+            Self::Mock => mock::backend(settings),
+        }
+    }
+
+    /// Length of the model file and version of what runs it; nothing of the mock, whose steps cost what
+    /// they are said to.
+    #[must_use]
+    pub fn measurable(&self) -> Option<(u64, &'static str)> {
+        match self {
+            #[cfg(feature = "llama")]
+            Self::Llama(model) => Some((model.facts().file_bytes, llama::VERSION)),
+            Self::Mock => None,
+        }
     }
 }
 

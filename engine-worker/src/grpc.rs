@@ -21,6 +21,7 @@ use units::{BlockCount, RequestId, Span, Token, TokenCount};
 
 use crate::{
     backend::ModelFacts,
+    calibration::CostSource,
     outlet::{Answer, Outlet},
     prepare::Pantry,
     scheduling::discipline,
@@ -63,6 +64,7 @@ pub(crate) struct Facts {
     pub(crate) model: ModelFacts,
     pub(crate) created: u64,
     pub(crate) sha256: Arc<std::sync::OnceLock<String>>,
+    pub(crate) cost_source: CostSource,
 }
 
 /// A refusal for lack of room, with the time to come back: one to two seconds, drawn, so that those who
@@ -350,6 +352,7 @@ impl Engine for EngineService {
             kv: Some(wire::kv(&snapshot.kv)),
             stuck: published.is_stuck(now),
             scheduling: Some(self.watch.told.wire(&snapshot.limits.rules)),
+            cost_source: wire::cost_source(self.facts.cost_source).into(),
         }))
     }
 }

@@ -12,11 +12,15 @@
 
 pub mod app;
 pub mod backend;
+pub mod calibration;
+pub mod cli;
 pub mod profile;
 pub mod settings;
 
+mod engine_thread;
 mod grpc;
 mod hub;
+mod identity;
 mod laps;
 mod metrics;
 mod outlet;
@@ -25,7 +29,6 @@ mod prepare;
 mod scheduling;
 mod step_loop;
 mod submit;
-mod warmup;
 mod watch;
 mod wire;
 

@@ -2,10 +2,14 @@
 
 use std::{pin::pin, process::ExitCode};
 
-use engine_worker::{App, EngineSettings, profile};
+use engine_worker::{App, EngineSettings, cli, profile};
 use service::exit::refused;
 
 fn main() -> ExitCode {
+    let args: Vec<_> = std::env::args_os().collect();
+    if cli::is_asked(&args) {
+        return service::exit::code("engine-worker", cli::run(&args));
+    }
     let settings: EngineSettings = match service::settings::load() {
         Ok(settings) => settings,
         Err(code) => return code,

@@ -49,7 +49,7 @@ pub(crate) fn owners(settings: &SchedulingSettings, slots: u32, reusable: bool) 
     let wanted = settings.prefix_cache == PrefixCacheKind::Auto
         && settings.kv_core != KvCoreKind::Contiguous
         && reusable;
-    match settings.layout {
+    match settings.layout() {
         _ if !wanted => 0,
         LayoutKind::Streams => STATES_MAX,
         LayoutKind::Unified => SEQUENCES_MAX.saturating_sub(slots),
@@ -68,7 +68,7 @@ pub(crate) fn core(
         KvCoreKind::Naive => kv::Kind::Naive,
         KvCoreKind::Contiguous => kv::Kind::Contiguous,
     };
-    let layout = match settings.layout {
+    let layout = match settings.layout() {
         LayoutKind::Streams => {
             kv::Layout::Streams { token_bytes, bytes_max: settings.prefix_mib << 20 }
         }
@@ -90,17 +90,14 @@ pub(crate) struct Told {
 impl Told {
     pub(crate) fn new(settings: &SchedulingSettings, owners: u32) -> Self {
         Self {
-            layout: match settings.layout {
-                LayoutKind::Streams => "streams",
-                LayoutKind::Unified => "unified",
-            },
+            layout: settings.layout().name(),
             kv_core: match settings.kv_core {
                 KvCoreKind::Paged => "paged",
                 KvCoreKind::Naive => "naive",
                 KvCoreKind::Contiguous => "contiguous",
             },
             prefix_cache: owners > 0,
-            shares_blocks: settings.layout == LayoutKind::Unified,
+            shares_blocks: settings.layout() == LayoutKind::Unified,
         }
     }
 

@@ -7,11 +7,12 @@ use proto::v1::engine_server;
 use serde::Serialize;
 use service::{health::Probe, settings::Settings, telemetry::Logs};
 
+mod choice;
 mod scheduling;
 
 pub use scheduling::{
-    KvCoreKind, LatenessKind, LayoutKind, OrderKind, PrefixCacheKind, ReservationKind,
-    SchedulerKind, SchedulingSettings,
+    KvCoreKind, LatenessKind, LayoutChoice, LayoutKind, OrderKind, PrefixCacheKind,
+    ReservationKind, SchedulerKind, SchedulingSettings,
 };
 
 /// Which engine runs the steps.
@@ -45,9 +46,13 @@ pub struct EngineSettings {
     /// Layers on a GPU, for builds that have one.
     #[arg(long, default_value_t = 999)]
     pub gpu_layers: u32,
-    /// Threads of llama.cpp. 0: as many as this process may use processors.
+    /// Threads of llama.cpp. 0: as many as a calibration found best, or else as this process may use
+    /// processors.
     #[arg(long, default_value_t = 0)]
     pub threads: u32,
+    /// Where `engine-worker calibrate` keeps what it measured; by default beside the model.
+    #[arg(long, value_name = "DIR")]
+    pub calibration_dir: Option<PathBuf>,
 
     /// Sequences that run at once. 0: up to 16, as memory allows.
     #[arg(long, default_value_t = 0)]
@@ -59,11 +64,11 @@ pub struct EngineSettings {
     /// What the KV cache may take, in MiB, where slots and context are chosen.
     #[arg(long, default_value_t = 2048)]
     pub kv_mib: u64,
-    /// Rows of one backend batch.
-    #[arg(long, default_value_t = 512)]
+    /// Rows of one backend batch. 0: as many as a calibration found best, or else 512.
+    #[arg(long, default_value_t = 0)]
     pub batch_tokens: u32,
-    /// Prompt tokens in one step.
-    #[arg(long, default_value_t = 512)]
+    /// Prompt tokens in one step. 0: as many as a calibration found best, or else 512.
+    #[arg(long, default_value_t = 0)]
     pub prefill_tokens: u32,
     /// No step is planned whose predicted time is above this.
     #[arg(long, default_value_t = 500)]
@@ -120,6 +125,9 @@ pub struct EngineSettings {
     /// Mock: microseconds an attended cell adds.
     #[arg(long, default_value_t = 0.0)]
     pub mock_cell_us: f64,
+    /// Mock: a file of `engine-worker calibrate`; steps then cost what it says, and not the above.
+    #[arg(long, value_name = "FILE")]
+    pub cost_model: Option<PathBuf>,
 
     /// Logs.
     #[command(flatten)]
@@ -148,11 +156,14 @@ impl Settings for EngineSettings {
         if self.slots > SLOTS_MAX {
             return bad("slots", &format!("at most {SLOTS_MAX}"));
         }
-        if self.batch_tokens < self.slots.max(1) || self.batch_tokens > 1 << 16 {
+        if self.cost_model.is_some() && self.backend == BackendKind::Llama {
+            return bad("cost_model", "is for the mock; a model has its own, in calibration_dir");
+        }
+        if (1..self.slots).contains(&self.batch_tokens) || self.batch_tokens > 1 << 16 {
             return bad("batch_tokens", "at least slots and at most 65536");
         }
-        if self.prefill_tokens < 1 || self.prefill_tokens > self.batch_tokens {
-            return bad("prefill_tokens", "at least 1 and at most batch_tokens");
+        if self.prefill_tokens > self.batch_tokens() {
+            return bad("prefill_tokens", "at most batch_tokens, which is 512 when not set");
         }
         if self.context_tokens > 1 << 22 {
             return bad("context_tokens", "at most 4194304");
@@ -218,7 +229,12 @@ pub(crate) mod tests {
             (&["--backend", "llama"][..], "model: "),
             (&["--backend", "mock", "--slots", "300"], "slots: "),
             (&["--backend", "mock", "--prefill-tokens", "513"], "prefill_tokens: "),
-            (&["--backend", "mock", "--batch-tokens", "0"], "batch_tokens: "),
+            (
+                &["--backend", "mock", "--prefill-tokens", "65", "--batch-tokens", "64"],
+                "prefill_tokens: ",
+            ),
+            (&["--backend", "mock", "--batch-tokens", "7", "--slots", "8"], "batch_tokens: "),
+            (&["--model", "m", "--cost-model", "c"], "cost_model: is for the mock"),
             (&["--backend", "mock", "--mock-base-us", "NaN"], "mock_base_us: "),
             (&["--backend", "mock", "--kv-mib", "99999999999999"], "kv_mib: from 1 to"),
             (&["--backend", "mock", "--waiting-max", "0"], "waiting_max: from 1 to"),

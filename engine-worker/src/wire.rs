@@ -8,6 +8,7 @@ use text::Vocabulary;
 use units::{Micros, Span, Token};
 
 use crate::{
+    calibration::CostSource,
     hub::{Published, Record},
     outlet::{Answer, Note},
     prefixes::Listing,
@@ -42,6 +43,19 @@ pub(crate) fn cost(cost: &StepCost) -> v1::StepCost {
         per_prefill_token_us: cost.per_prefill_token_us,
         per_cell_us: cost.per_cell_us,
         gain: cost.gain,
+        per_tiled_cell_us: cost.per_tiled_cell_us,
+        prompt_us: cost.prompt_us,
+        bend_us: cost.bend.values().to_vec(),
+    }
+}
+
+pub(crate) fn cost_source(source: CostSource) -> v1::CostSource {
+    match source {
+        CostSource::Calibrated => v1::CostSource::Calibrated,
+        CostSource::Measured => v1::CostSource::Measured,
+        CostSource::Guessed => v1::CostSource::Guessed,
+        CostSource::Mock => v1::CostSource::Mock,
+        CostSource::MockCalibrated => v1::CostSource::MockCalibrated,
     }
 }
 
@@ -184,6 +198,7 @@ fn step_record(step: &StepRecord) -> v1::StepRecord {
         decodes: step.shape.decodes,
         prefill_tokens: step.shape.prefill,
         attended_cells: step.shape.cells,
+        prefill_cells: step.shape.prefill_cells,
         running: step.running,
         waiting: step.waiting,
     }

@@ -81,6 +81,9 @@ pub(crate) const COLUMNS: &[Column] = columns! {
     cost_per_prefill_token_us, "of each prompt token",
         |row| real(cost(row, |it| it.per_prefill_token_us));
     cost_per_cell_us, "of each attended cell", |row| real(cost(row, |it| it.per_cell_us));
+    cost_per_tiled_cell_us, "of each cell of long prompts",
+        |row| real(cost(row, |it| it.per_tiled_cell_us));
+    cost_prompt_us, "of any prompt", |row| real(cost(row, |it| it.prompt_us));
     cost_gain, "all of it times this", |row| real(cost(row, |it| it.gain));
     step, "number of the engine's last step", |row| Count(seen(row, |it| it.step));
     snapshot_age_us, "how old the engine's state was", |row| Count(seen(row, |it| it.age_us));

@@ -41,6 +41,7 @@ pub use offer::{Attempt, Budget, Candidate, Offer, Source};
 pub use policy::{AdmissionContext, Choice, Decision, EngineView, Policy, Problem, Shortage};
 pub use rate::RATE_DEFAULT;
 pub use record::{Ended, Event, How, Record, Step, Submitted};
+pub use sched::Bend;
 pub use settings::{BUDGET_MAX, PATIENCE_MAX, Settings};
 pub use snapshot::{EngineLimits, KvUsage, Phase, Sequence, Snapshot, StepCost, Tier};
 pub use trace::{Cut, Observation, Outcome, Saw, SeenEngine, Trace, TracedVerdict, Way, Why};

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use sched::Bend;
 use units::{BlockCount, Micros, RequestId, Span, TokenCount};
 
 /// What was promised to a request.
@@ -81,8 +82,9 @@ pub struct KvUsage {
     pub free: BlockCount,
 }
 
-/// The time of one step: `base + per_decode * decodes + per_prefill_token * tokens + per_cell * cells`,
-/// all times `gain`. In microseconds.
+/// The time of one step: `base + per_decode * decodes + bend(decodes) + prompt (with any prompt tokens) +
+/// per_prefill_token * tokens + per_cell * cells`, all times `gain`; but of the cells of prompts those after
+/// the first 16,384 cost `per_tiled_cell`. In microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StepCost {
     /// Of any step.
@@ -95,6 +97,12 @@ pub struct StepCost {
     pub per_cell: f64,
     /// How much slower (above 1) the machine is than when the rest was measured.
     pub gain: f64,
+    /// Of each cell that a prompt attends to after the first.
+    pub per_tiled_cell: f64,
+    /// Of any prompt at all, beside its tokens.
+    pub prompt: f64,
+    /// What sequences that are answered take beyond `per_decode` each.
+    pub bend: Bend,
 }
 
 /// The whole state of a planner.
@@ -126,8 +134,9 @@ impl StepCost {
     /// Tokens a second when every slot is being answered, if the model says anything at all.
     #[must_use]
     pub fn rate(&self, slots: u32) -> Option<f64> {
+        let bend = self.bend.at(slots);
         let slots = f64::from(slots);
-        let step_us = (self.base + self.per_decode * slots) * self.gain;
+        let step_us = (self.base + self.per_decode * slots + bend) * self.gain;
         let rate = slots / step_us * 1e6;
         (rate.is_finite() && rate > 0.0).then_some(rate)
     }

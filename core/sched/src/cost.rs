@@ -1,9 +1,13 @@
 //! What a step costs.
 //!
-//! A linear model of a step's shape, times a gain that follows the machine: when other work takes the
+//! A model of a step's shape, times a gain that follows the machine: when other work takes the
 //! processor, every step slows by about the same factor, and the plan has to know it within a few
-//! steps.
+//! steps. It is linear but for the decoding sequences, whose cost bends.
 
+mod bend;
+mod fit;
+
+pub use bend::Bend;
 use units::Span;
 
 /// What a step does, as far as its time depends on it.
@@ -15,10 +19,24 @@ pub struct StepShape {
     pub prefill: u32,
     /// KV cells that all rows attend to together.
     pub cells: u64,
+    /// Those of them that the rows of prompts attend to.
+    pub prefill_cells: u64,
 }
 
-/// The time a step takes, in microseconds per unit. All at least 0 and finite; see
-/// [`StepCost::validate`].
+impl StepShape {
+    /// Cells of prompts after the first of them, to which long pieces attend in tiles. A kernel does so from
+    /// 64 rows on; but then a step with one row more would take less time, and a planner that looks for the
+    /// longest step that it can afford has to know that more takes more.
+    fn tiled_cells(&self) -> u64 {
+        self.prefill_cells.saturating_sub(UNTILED_CELLS)
+    }
+}
+
+/// Cells of prompts that cost as much as those of answers: measured to fit best.
+const UNTILED_CELLS: u64 = 16_384;
+
+/// The time a step takes, in microseconds per unit. All at least 0 and finite, but for the bend; and
+/// more never costs less. See [`StepCost::validate`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepCost {
     /// Any step.
@@ -27,10 +45,16 @@ pub struct StepCost {
     pub per_decode_us: f64,
     /// One prompt token.
     pub per_prefill_token_us: f64,
-    /// One attended cell.
+    /// One attended cell, but for the below.
     pub per_cell_us: f64,
     /// How much slower (above 1) or faster the machine is now. Above 0.
     pub gain: f64,
+    /// One cell that a prompt attends to, after the first 16,384: long pieces attend in tiles.
+    pub per_tiled_cell_us: f64,
+    /// Any prompt at all, beside its tokens.
+    pub prompt_us: f64,
+    /// What decoding sequences take beyond `per_decode_us` each.
+    pub bend: Bend,
 }
 
 /// How far one step may pull the gain.
@@ -47,6 +71,9 @@ impl StepCost {
         per_prefill_token_us: 2_200.0,
         per_cell_us: 0.0,
         gain: 1.0,
+        per_tiled_cell_us: 0.0,
+        prompt_us: 0.0,
+        bend: Bend::NONE,
     };
 
     /// The expected time of a step.
@@ -56,10 +83,14 @@ impl StepCost {
     }
 
     fn plain_us(&self, shape: StepShape) -> f64 {
+        let tiled = shape.tiled_cells();
         self.base_us
             + self.per_decode_us * f64::from(shape.decodes)
+            + self.bend.at(shape.decodes)
+            + self.prompt_us * f64::from(shape.prefill.min(1))
             + self.per_prefill_token_us * f64::from(shape.prefill)
-            + self.per_cell_us * shape.cells as f64
+            + self.per_cell_us * shape.cells.saturating_sub(tiled) as f64
+            + self.per_tiled_cell_us * tiled as f64
     }
 
     /// Learns from a step that took `took`: moves the gain a tenth of the way, in logarithms, so that
@@ -74,30 +105,12 @@ impl StepCost {
         self.gain = gain.clamp(1.0 / GAIN_MAX, GAIN_MAX);
     }
 
-    /// The model that fits measured steps best: least squares of the relative error over base,
-    /// decodes and prefill tokens, none negative. Cells keep no cost: the steps of a start-up are too
-    /// short to show any. `None` if the steps do not determine it.
+    /// The model that fits measured steps best: least squares of the relative error, no cost negative.
+    /// `None` unless there are steps of three kinds at least, some of which decode and some of which
+    /// have a prompt.
     #[must_use]
     pub fn fit(steps: &[(StepShape, Span)]) -> Option<Self> {
-        let mut normal = [[0.0; 4]; 3];
-        for (shape, took) in steps.iter().filter(|(_, took)| *took > Span::ZERO) {
-            let weight = 1.0 / took.0 as f64;
-            let row =
-                [weight, weight * f64::from(shape.decodes), weight * f64::from(shape.prefill)];
-            for (line, factor) in normal.iter_mut().zip(row) {
-                for (cell, value) in line.iter_mut().zip([row[0], row[1], row[2], 1.0]) {
-                    *cell += factor * value;
-                }
-            }
-        }
-        let [base, decode, prefill] = solve(normal)?;
-        Some(Self {
-            base_us: base.max(0.0),
-            per_decode_us: decode.max(0.0),
-            per_prefill_token_us: prefill.max(0.0),
-            per_cell_us: 0.0,
-            gain: 1.0,
-        })
+        fit::fit(steps)
     }
 
     /// Checks the ranges.
@@ -110,83 +123,18 @@ impl StepCost {
             ("per_decode_us", self.per_decode_us),
             ("per_prefill_token_us", self.per_prefill_token_us),
             ("per_cell_us", self.per_cell_us),
+            ("per_tiled_cell_us", self.per_tiled_cell_us),
+            ("prompt_us", self.prompt_us),
         ];
         let bad = times.iter().find(|(_, value)| !(value.is_finite() && *value >= 0.0));
         match bad {
             Some((name, _)) => Err(name),
             None if !(self.gain.is_finite() && self.gain > 0.0) => Err("gain"),
+            None if !self.bend.is_finite() || self.bend.falls(self.per_decode_us) => Err("bend"),
             None => Ok(()),
         }
     }
 }
 
-/// Solves three equations, given with their right-hand sides, by elimination with pivoting.
-fn solve(mut lines: [[f64; 4]; 3]) -> Option<[f64; 3]> {
-    for column in 0..3 {
-        let pivot = (column..3)
-            .max_by(|&a, &b| lines[a][column].abs().total_cmp(&lines[b][column].abs()))
-            .expect("the range is not empty");
-        lines.swap(column, pivot);
-        let pivot = lines[column];
-        if pivot[column].abs() < 1e-12 {
-            return None;
-        }
-        for (_, line) in lines.iter_mut().enumerate().filter(|(at, _)| *at != column) {
-            let factor = line[column] / pivot[column];
-            for (cell, value) in line.iter_mut().zip(pivot) {
-                *cell -= factor * value;
-            }
-        }
-    }
-    Some([0, 1, 2].map(|at| lines[at][3] / lines[at][at]))
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn shape(decodes: u32, prefill: u32) -> StepShape {
-        StepShape { decodes, prefill, cells: 0 }
-    }
-
-    #[test]
-    fn the_fit_finds_the_model_that_made_the_steps() {
-        let truth = StepCost { base_us: 3_000.0, per_decode_us: 5_000.0, ..StepCost::GUESS };
-        let shapes = [shape(1, 0), shape(2, 0), shape(0, 64), shape(1, 32), shape(4, 128)];
-        let steps = shapes.map(|shape| (shape, truth.predict(shape)));
-        let fitted = StepCost::fit(&steps).expect("determined");
-        for shape in shapes {
-            assert!(fitted.predict(shape).0.abs_diff(truth.predict(shape).0) <= 2);
-        }
-    }
-
-    #[test]
-    fn steps_of_one_shape_determine_nothing() {
-        assert_eq!(StepCost::fit(&[(shape(1, 0), Span(9)), (shape(1, 0), Span(9))]), None);
-        assert_eq!(StepCost::fit(&[]), None);
-    }
-
-    #[test]
-    fn a_machine_at_half_speed_is_followed_and_a_stall_is_not() {
-        let mut cost = StepCost::GUESS;
-        let normal = cost.predict(shape(8, 0));
-        cost.observe(shape(8, 0), normal.mul_f64(30.0));
-        assert!(cost.gain < 1.5, "one stall: {}", cost.gain);
-        for _ in 0..40 {
-            cost.observe(shape(8, 0), normal.mul_f64(2.0));
-        }
-        assert!((cost.gain - 2.0).abs() < 0.05, "half speed: {}", cost.gain);
-    }
-
-    #[test]
-    fn nonsense_is_named() {
-        let named = |cost: StepCost| cost.validate();
-        assert_eq!(named(StepCost::GUESS), Ok(()));
-        assert_eq!(named(StepCost { base_us: -1.0, ..StepCost::GUESS }), Err("base_us"));
-        assert_eq!(
-            named(StepCost { per_cell_us: f64::NAN, ..StepCost::GUESS }),
-            Err("per_cell_us")
-        );
-        assert_eq!(named(StepCost { gain: 0.0, ..StepCost::GUESS }), Err("gain"));
-    }
-}
+mod tests;

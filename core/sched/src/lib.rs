@@ -34,7 +34,7 @@ mod snapshot;
 mod submit;
 
 pub use command::{Command, Submission, Tier};
-pub use cost::{StepCost, StepShape};
+pub use cost::{Bend, StepCost, StepShape};
 pub use counters::Counters;
 pub use engine::{Engine, EngineError};
 pub use epoch::{Epochs, Held, LAPSE};

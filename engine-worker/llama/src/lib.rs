@@ -20,8 +20,21 @@ mod model;
 mod options;
 mod yardstick;
 
+/// The version of llama.cpp, by the crate that brings it.
+pub const VERSION: &str = "llama-cpp-2 0.1.160";
+
 pub use context::Context;
 pub use gguf::GgufError;
 pub use model::{Facts, Model, OpenError};
 pub use options::{ContextError, LayoutKind, Options};
 pub use yardstick::{Yardstick, YardstickError};
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_version_is_the_one_that_is_built() {
+        let manifest = include_str!("../../../Cargo.toml");
+        let version = super::VERSION.rsplit(' ').next().expect("a version");
+        assert!(manifest.contains(&format!("llama-cpp-2 = {{ version = \"={version}\"")));
+    }
+}

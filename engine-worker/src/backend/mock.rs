@@ -2,12 +2,17 @@
 
 use std::{sync::Arc, thread, time::Instant};
 
+use anyhow::anyhow;
 use sched::{Answers, Engine, EngineError, MockEngine, StepCost, StepOutcome, StepPlan};
 use text::{Kind, Tokenizer, Vocabulary};
 use units::Token;
 
 use super::{Backend, ModelFacts, Sizes, model_id};
-use crate::{scheduling, settings::EngineSettings};
+use crate::{
+    calibration::{self, CostSource},
+    scheduling,
+    settings::EngineSettings,
+};
 
 const CONTEXT_TRAIN: u32 = 8_192;
 /// As if its KV were as large as that of a model of 135 million parameters.
@@ -18,22 +23,16 @@ const SYLLABLES: [&str; 16] = [
     "ba", "de", "fi", "go", "hu", "ka", "le", "mi", "no", "pu", "ra", "se", "ti", "vo", "xu", "za",
 ];
 
-pub(super) fn load(settings: &EngineSettings) -> Backend {
+pub(super) fn backend(settings: &EngineSettings) -> anyhow::Result<Backend> {
     let sizes = Sizes::choose(settings, KV_BYTES_PER_TOKEN, CONTEXT_TRAIN);
-    let cost = StepCost {
-        base_us: settings.mock_base_us,
-        per_decode_us: settings.mock_decode_us,
-        per_prefill_token_us: settings.mock_prefill_us,
-        per_cell_us: settings.mock_cell_us,
-        gain: 1.0,
-    };
+    let (cost, source) = cost(settings)?;
     let tokenizer = MockTokenizer::new();
     let answers = Answers {
         words: tokenizer.first_word..tokenizer.first_word + words(),
         end: tokenizer.end,
         tokens: settings.mock_answer_tokens,
     };
-    Backend {
+    Ok(Backend {
         name: "mock",
         tokenizer: Arc::new(tokenizer),
         sizes,
@@ -44,13 +43,32 @@ pub(super) fn load(settings: &EngineSettings) -> Backend {
             context_train: CONTEXT_TRAIN,
         },
         owners: scheduling::owners(&settings.scheduling, sizes.slots, true),
+        keeps: false,
         token_bytes: KV_BYTES_PER_TOKEN,
-        cost: Some(cost),
+        cost: Some((cost, source)),
         with_engine: Box::new(move |run| {
             run(&mut Sleeping(MockEngine::new(sizes.slots, cost, answers)));
             Ok(())
         }),
+    })
+}
+
+/// What its steps cost: what was measured of a real engine, or what is set.
+fn cost(settings: &EngineSettings) -> anyhow::Result<(StepCost, CostSource)> {
+    if let Some(path) = &settings.cost_model {
+        let artifact = calibration::read(path)
+            .map_err(|reason| anyhow!("cost_model: {}: {reason}", path.display()))?;
+        return Ok((artifact.cost(), CostSource::MockCalibrated));
     }
+    let cost = StepCost {
+        base_us: settings.mock_base_us,
+        per_decode_us: settings.mock_decode_us,
+        per_prefill_token_us: settings.mock_prefill_us,
+        per_cell_us: settings.mock_cell_us,
+        per_tiled_cell_us: settings.mock_cell_us,
+        ..StepCost::GUESS
+    };
+    Ok((cost, CostSource::Mock))
 }
 
 /// Takes the time that its engine says it would have taken.

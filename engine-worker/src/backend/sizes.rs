@@ -54,8 +54,8 @@ impl Sizes {
         Limits {
             slots,
             context_tokens,
-            batch_tokens: settings.batch_tokens.max(slots),
-            prefill_tokens: settings.prefill_tokens,
+            batch_tokens: settings.batch_tokens().max(slots),
+            prefill_tokens: settings.prefill_tokens(),
             step: Span::from_millis(settings.step_ms),
             waiting: settings.waiting_max,
             unleased,
@@ -69,7 +69,7 @@ impl Sizes {
 /// slots share it.
 fn pool(settings: &EngineSettings, all: BlockCount, tokens: u32) -> BlockCount {
     let held = BlockCount((tokens / units::BLOCK_TOKENS).max(1));
-    match (settings.scheduling.kv_blocks, settings.scheduling.layout) {
+    match (settings.scheduling.kv_blocks, settings.scheduling.layout()) {
         (0, LayoutKind::Streams) => all,
         (0, LayoutKind::Unified) => all.min(held),
         (set, _) => all.min(BlockCount(set)),
@@ -79,7 +79,7 @@ fn pool(settings: &EngineSettings, all: BlockCount, tokens: u32) -> BlockCount {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::tests::mock_settings;
+    use crate::settings::{LayoutChoice, tests::mock_settings};
 
     fn chosen(slots: u32, context_tokens: u32, kv_bytes_per_token: u64, train: u32) -> (u32, u32) {
         let settings = EngineSettings { slots, context_tokens, ..mock_settings() };
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn one_pool_is_shared_by_more_than_it_could_hold_apart() {
         let mut settings = mock_settings();
-        settings.scheduling.layout = LayoutKind::Unified;
+        settings.scheduling.layout = LayoutChoice::Unified;
         settings.scheduling.kv_blocks = 1_024;
         let sizes = Sizes::choose(&EngineSettings { slots: 24, ..settings.clone() }, 23_040, 8_192);
         assert_eq!((sizes.kv_blocks.0, sizes.context_tokens), (1_024, 3_888));

@@ -1,7 +1,7 @@
 //! How requests are scheduled, and where their KV lives: every rung of the ladder is a set of these.
 
 use clap::{Args, ValueEnum};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Who runs together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -60,9 +60,21 @@ pub enum KvCoreKind {
 }
 
 /// Where sequences live.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LayoutKind {
+    /// Each in a stream of its own; prefixes are kept in host memory.
+    Streams,
+    /// All in one pool, in which prefixes are shared.
+    Unified,
+}
+
+/// Where sequences are to live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LayoutChoice {
+    /// Where a calibration found them to be fastest, or else in streams.
+    Auto,
     /// Each in a stream of its own; prefixes are kept in host memory. The fastest on a CPU.
     Streams,
     /// All in one pool, in which prefixes are shared.
@@ -116,8 +128,8 @@ pub struct SchedulingSettings {
     #[arg(long, value_enum, default_value = "paged")]
     pub kv_core: KvCoreKind,
     /// Where sequences live.
-    #[arg(long, value_enum, default_value = "streams")]
-    pub layout: LayoutKind,
+    #[arg(long, value_enum, default_value = "auto")]
+    pub layout: LayoutChoice,
     /// KV blocks of 16 tokens altogether. 0: as many as all slots can use, or the KV memory holds.
     #[arg(long, default_value_t = 0)]
     pub kv_blocks: u32,
@@ -129,7 +141,36 @@ pub struct SchedulingSettings {
     pub prefix_mib: u64,
 }
 
+impl LayoutKind {
+    /// As settings and the wire call it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Streams => "streams",
+            Self::Unified => "unified",
+        }
+    }
+}
+
+impl From<LayoutKind> for LayoutChoice {
+    fn from(layout: LayoutKind) -> Self {
+        match layout {
+            LayoutKind::Streams => Self::Streams,
+            LayoutKind::Unified => Self::Unified,
+        }
+    }
+}
+
 impl SchedulingSettings {
+    /// Where sequences live: in streams where nothing else was set or found.
+    #[must_use]
+    pub fn layout(&self) -> LayoutKind {
+        match self.layout {
+            LayoutChoice::Auto | LayoutChoice::Streams => LayoutKind::Streams,
+            LayoutChoice::Unified => LayoutKind::Unified,
+        }
+    }
+
     /// Checks the ranges.
     pub(super) fn check(&self) -> Result<(), String> {
         let ranges = [

@@ -59,6 +59,7 @@ impl<'a> Step<'a> {
                 self.decodes(0);
                 self.solution.shape.prefill -= held.prefill;
                 self.solution.shape.cells -= held.cells;
+                self.solution.shape.prefill_cells -= held.prefill_cells;
                 self.prompts();
             }
             (Order::PrefillFirst, None) => {
@@ -221,9 +222,11 @@ impl<'a> Step<'a> {
 /// `shape` with a piece of a prompt: row `i` of it attends to `computed + i + 1` cells.
 fn with_prefill(shape: StepShape, tokens: u32, computed: u32) -> StepShape {
     let (rows, before) = (u64::from(tokens), u64::from(computed));
+    let cells = rows * before + rows * (rows + 1) / 2;
     StepShape {
         decodes: shape.decodes,
         prefill: shape.prefill + tokens,
-        cells: shape.cells + rows * before + rows * (rows + 1) / 2,
+        cells: shape.cells + cells,
+        prefill_cells: shape.prefill_cells + cells,
     }
 }

@@ -2,7 +2,7 @@ use proptest::{prelude::*, sample::select};
 use units::{Micros, Span};
 
 use super::*;
-use crate::{Discipline, Order, Rules, Tier};
+use crate::{Bend, Discipline, Order, Rules, Tier};
 
 const LIMITS: Limits = Limits {
     slots: 4,
@@ -312,12 +312,16 @@ proptest! {
         problem in problems(),
         prefill_tokens in 1u32..512,
         gain in 0.01f64..100.0,
-        per_cell_us in 0.0f64..2.0,
+        (per_cell_us, per_tiled_cell_us) in (0.0f64..3.0, 0.0f64..3.0),
+        (prompt_us, bends) in (0.0f64..9_000.0, prop::collection::vec(0.0f64..4_000.0, 0..6)),
         order in select(vec![Order::DecodeFirst, Order::PrefillFirst]),
         itl in select(vec![None, Some(1), Some(60), Some(400)]),
     ) {
         let rules = Rules { order, itl: itl.map(Span::from_millis), ..LIMITS.rules };
         let limits = Limits { prefill_tokens, rules, ..LIMITS };
-        check(&problem, &limits, &StepCost { gain, per_cell_us, ..StepCost::GUESS });
+        let bend = Bend::new(&bends);
+        let cost = StepCost { gain, per_cell_us, per_tiled_cell_us, prompt_us, bend, ..StepCost::GUESS };
+        prop_assert_eq!(cost.validate(), Ok(()));
+        check(&problem, &limits, &cost);
     }
 }

@@ -31,8 +31,7 @@ const COST: StepCost = StepCost {
     base_us: 10_000.0,
     per_decode_us: 10_000.0,
     per_prefill_token_us: 1_000.0,
-    per_cell_us: 0.0,
-    gain: 1.0,
+    ..StepCost::GUESS
 };
 
 const RULES: Rules = Rules {
