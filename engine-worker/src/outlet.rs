@@ -118,7 +118,10 @@ impl Outlets {
         for sampled in &mut outcome.sampled {
             let Some(outlet) = self.open.get_mut(&sampled.id) else { continue };
             let Piece { text, notes, stop } = outlet.text.read(vocabulary, sampled);
-            outlet.pending.text.push_str(&text);
+            match outlet.pending.text.is_empty() {
+                true => outlet.pending.text = text,
+                false => outlet.pending.text.push_str(&text),
+            }
             outlet.pending.notes.extend(notes);
             sampled.stop |= stop;
         }

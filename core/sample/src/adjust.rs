@@ -1,27 +1,32 @@
 //! What happens to logits before anything looks at them: bias, then penalties.
 //!
-//! Few tokens are concerned, so the row is copied into a buffer that is kept, and changed there in
-//! those places only. What is held is a function of prompt and answer: a preempted sequence that joins
+//! Few tokens are concerned, so only the blocks that they lie in are copied into a buffer that is kept,
+//! and changed there. What is held is a function of prompt and answer: a preempted sequence that joins
 //! again counts the same.
-
-use std::collections::BTreeMap;
 
 use units::Token;
 
-use crate::{Sampling, params::Bias};
+use crate::{
+    Sampling,
+    params::Bias,
+    row::{BLOCK, Row},
+};
 
 /// The adjustments of one sequence, with what they have to remember of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Adjustments {
+    /// By rising tokens.
     bias: Vec<Bias>,
     presence: f32,
     frequency: f32,
     repeat: f32,
-    /// How often the answer holds a token; with a repeat penalty the prompt's tokens are here too,
-    /// with 0. Empty without penalties.
-    held: BTreeMap<Token, u32>,
+    /// How often the answer holds a token, by rising tokens; with a repeat penalty the prompt's tokens are
+    /// here too, with 0. Empty without penalties.
+    held: Vec<(Token, u32)>,
     penalises: bool,
-    row: Vec<f32>,
+    /// Numbers of the blocks in which all of them lie, rising.
+    touched: Vec<usize>,
+    copies: Vec<f32>,
 }
 
 impl Adjustments {
@@ -31,15 +36,25 @@ impl Adjustments {
         if !penalises && sampling.logit_bias.is_empty() {
             return None;
         }
+        let mut bias = sampling.logit_bias.clone();
+        bias.sort_by_key(|entry| entry.token);
         let repeated = if sampling.repeats() { prompt } else { &[] };
+        let mut held: Vec<(Token, u32)> = repeated.iter().map(|&token| (token, 0)).collect();
+        held.sort_unstable();
+        held.dedup();
+        let tokens = bias.iter().map(|entry| entry.token).chain(held.iter().map(|it| it.0));
+        let mut touched: Vec<usize> = tokens.map(block_of).collect();
+        touched.sort_unstable();
+        touched.dedup();
         let mut adjustments = Self {
-            bias: sampling.logit_bias.clone(),
+            bias,
             presence: sampling.presence_penalty,
             frequency: sampling.frequency_penalty,
             repeat: sampling.repeat_penalty,
-            held: repeated.iter().map(|&token| (token, 0)).collect(),
+            held,
             penalises,
-            row: Vec::new(),
+            touched,
+            copies: Vec::new(),
         };
         answer.iter().for_each(|&token| adjustments.note(token));
         Some(adjustments)
@@ -47,35 +62,68 @@ impl Adjustments {
 
     /// The answer holds one more token.
     pub(crate) fn note(&mut self, token: Token) {
-        if self.penalises {
-            *self.held.entry(token).or_insert(0) += 1;
+        if !self.penalises {
+            return;
+        }
+        match self.held.binary_search_by_key(&token, |it| it.0) {
+            Ok(at) => self.held[at].1 += 1,
+            Err(at) => self.held.insert(at, (token, 1)),
+        }
+        if let Err(at) = self.touched.binary_search(&block_of(token)) {
+            self.touched.insert(at, block_of(token));
         }
     }
 
     /// The adjusted row.
-    pub(crate) fn apply(&mut self, logits: &[f32]) -> &[f32] {
-        let Self { bias, held, row, .. } = self;
-        row.clear();
-        row.extend_from_slice(logits);
+    pub(crate) fn apply<'a>(&'a mut self, logits: &'a [f32]) -> Row<'a> {
+        let Self { bias, held, touched, copies, .. } = self;
+        copies.clear();
+        // Ids that the row does not have lie behind its last block.
+        let there = touched.partition_point(|&block| block * BLOCK < logits.len());
+        let touched = &touched[..there];
+        for &block in touched {
+            let start = block * BLOCK;
+            copies.extend_from_slice(&logits[start..logits.len().min(start + BLOCK)]);
+        }
+        let mut place = places(touched);
         for entry in bias.iter() {
-            if let Some(logit) = row.get_mut(entry.token.0 as usize) {
+            if let Some(logit) = place(entry.token).and_then(|at| copies.get_mut(at)) {
                 *logit = if entry.forbids() { f32::NEG_INFINITY } else { *logit + entry.bias };
             }
         }
         let (presence, frequency, repeat) = (self.presence, self.frequency, self.repeat);
-        for (token, &count) in held.iter() {
-            let Some(logit) = row.get_mut(token.0 as usize) else { continue };
+        let mut place = places(touched);
+        for &(token, count) in held.iter() {
+            let Some(logit) = place(token).and_then(|at| copies.get_mut(at)) else { continue };
             *logit = if *logit > 0.0 { *logit / repeat } else { *logit * repeat };
             if count > 0 {
                 *logit -= presence + frequency * count as f32;
             }
         }
-        row
+        Row::patched(logits, touched, copies)
+    }
+}
+
+fn block_of(token: Token) -> usize {
+    token.0 as usize / BLOCK
+}
+
+/// Where tokens, asked for by rising ids, lie in the copies of these blocks. The last block may be short, so
+/// that a token of it that the row does not have lies behind the end.
+fn places(touched: &[usize]) -> impl FnMut(Token) -> Option<usize> {
+    let mut at = 0;
+    move |token| {
+        while *touched.get(at)? < block_of(token) {
+            at += 1;
+        }
+        (touched[at] == block_of(token)).then_some(at * BLOCK + token.0 as usize % BLOCK)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const PROMPT: [Token; 2] = [Token(0), Token(1)];
@@ -84,7 +132,7 @@ mod tests {
 
     fn adjusted(sampling: &Sampling) -> Vec<f32> {
         let adjustments = Adjustments::new(sampling, &PROMPT, &ANSWER);
-        adjustments.expect("it adjusts").apply(&ROW)[..4].to_vec()
+        adjustments.expect("it adjusts").apply(&ROW).values().take(4).collect()
     }
 
     #[test]
@@ -124,10 +172,47 @@ mod tests {
     fn rows_may_be_odd() {
         let sampling = Sampling { repeat_penalty: f32::MIN_POSITIVE, ..Sampling::GREEDY };
         let mut adjustments = Adjustments::new(&sampling, &PROMPT, &ANSWER).expect("it adjusts");
-        assert_eq!(adjustments.apply(&[]), [0.0; 0]);
-        assert_eq!(
-            adjustments.apply(&[1e30, f32::NEG_INFINITY]),
-            [f32::INFINITY, f32::NEG_INFINITY]
-        );
+        assert_eq!(adjustments.apply(&[]).len(), 0);
+        let adjusted: Vec<f32> = adjustments.apply(&[1e30, f32::NEG_INFINITY]).values().collect();
+        assert_eq!(adjusted, [f32::INFINITY, f32::NEG_INFINITY]);
+    }
+
+    proptest! {
+        /// As plainly as can be: on a copy of the whole row.
+        #[test]
+        fn blocks_are_adjusted_as_the_whole_row_would_be(
+            row in prop::collection::vec(-9.0_f32..9.0, 0..3_000),
+            biased in prop::collection::btree_map(0..3_500_u32, -99.0_f32..9.0, 0..40),
+            prompt in prop::collection::vec(0..3_500_u32, 0..60),
+            answer in prop::collection::vec(0..3_500_u32, 0..60),
+            repeat in prop_oneof![Just(1.0_f32), 0.5_f32..2.0],
+            presence in prop_oneof![Just(0.0_f32), -2.0_f32..2.0],
+        ) {
+            let tokens = |ids: &[u32]| ids.iter().copied().map(Token).collect::<Vec<_>>();
+            let sampling = Sampling {
+                repeat_penalty: repeat,
+                presence_penalty: presence,
+                frequency_penalty: presence / 2.0,
+                logit_bias: biased.iter().map(|(&id, &bias)| Bias { token: Token(id), bias }).collect(),
+                ..Sampling::GREEDY
+            };
+            let mut expected = row.clone();
+            for (id, logit) in (0..).zip(&mut expected) {
+                *logit += biased.get(&id).copied().unwrap_or(0.0);
+                let count = answer.iter().filter(|it| **it == id).count();
+                if count > 0 || prompt.contains(&id) {
+                    *logit = if *logit > 0.0 { *logit / repeat } else { *logit * repeat };
+                }
+                if count > 0 {
+                    *logit -= presence + presence / 2.0 * count as f32;
+                }
+            }
+            let adjustments = Adjustments::new(&sampling, &tokens(&prompt), &tokens(&answer));
+            let adjusted = match adjustments {
+                Some(mut it) => it.apply(&row).values().collect(),
+                None => row,
+            };
+            prop_assert_eq!(adjusted, expected);
+        }
     }
 }

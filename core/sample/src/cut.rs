@@ -7,8 +7,11 @@
 
 use crate::{
     params::Sampling,
-    row::{self, BLOCK},
+    row::{self, Peaks, Row},
 };
+
+/// More values than this are thinned out before more are looked at.
+const LOOK: usize = 512;
 
 /// Logits farther than this below the largest are looked at by `top_p` only when it needs them.
 const WINDOW: f32 = 8.0;
@@ -24,7 +27,7 @@ pub(crate) struct Cut {
 
 impl Cut {
     /// Keeps all that have a chance.
-    const NOTHING: Self = Self { logit: f32::MIN, last: usize::MAX };
+    pub(crate) const NOTHING: Self = Self { logit: f32::MIN, last: usize::MAX };
 
     /// Whether the token at `index` is kept. NaN never is.
     pub(crate) fn keeps(self, index: usize, logit: f32) -> bool {
@@ -39,23 +42,24 @@ impl Cut {
 /// The strictest cut that `sampling` asks for.
 ///
 /// `top` is the largest logit, and finite; `scratch` is any buffer.
-pub(crate) fn find(row: &[f32], top: f32, sampling: &Sampling, scratch: &mut Vec<f32>) -> Cut {
+pub(crate) fn find(peaks: Peaks<'_>, top: f32, sampling: &Sampling, scratch: &mut Vec<f32>) -> Cut {
+    let row = peaks.row;
     let mut cut = Cut::NOTHING;
     let k = sampling.top_k as usize;
     let few = k > 0 && k < row.len();
     if few {
-        largest(row, k, scratch);
+        largest(peaks, k, scratch);
         let least = scratch.iter().copied().fold(top, f32::min);
-        cut = Cut { logit: least, last: nth_equal(row, least, count_equal(scratch, least)) };
+        cut = Cut { logit: least, last: nth_equal(peaks, least, count_equal(scratch, least)) };
     }
     if sampling.top_p < 1.0 {
-        let mass = if few { mass(scratch, top) } else { mass(row, top) };
+        let mass = if few { mass(scratch, top) } else { mass_of(row, top) };
         let target = mass * f64::from(sampling.top_p);
         if !few {
-            above(row, top, target, scratch);
+            above(peaks, top, target, scratch);
         }
         let (logit, ties) = nucleus(scratch, top, target);
-        cut = cut.stricter(Cut { logit, last: nth_equal(row, logit, ties) });
+        cut = cut.stricter(Cut { logit, last: nth_equal(peaks, logit, ties) });
     }
     if sampling.min_p > 0.0 {
         let logit = top + ln(sampling.min_p);
@@ -66,6 +70,10 @@ pub(crate) fn find(row: &[f32], top: f32, sampling: &Sampling, scratch: &mut Vec
 
 fn mass(logits: &[f32], top: f32) -> f64 {
     row::sum(logits, |_, logit| row::exp(logit - top))
+}
+
+fn mass_of(row: Row<'_>, top: f32) -> f64 {
+    row::sum_blocks(row.blocks(), |_, logit| row::exp(logit - top))
 }
 
 /// Computed in double precision and rounded, so that systems differ in it next to never.
@@ -80,19 +88,23 @@ fn falling(a: &f32, b: &f32) -> std::cmp::Ordering {
 }
 
 /// Puts the `k` largest logits into `scratch`, in no order; fewer if the row has fewer real ones.
-fn largest(row: &[f32], k: usize, scratch: &mut Vec<f32>) {
-    let full = k.saturating_add(k.max(BLOCK));
+///
+/// As many blocks as are wanted have a largest logit each, so the least of these is a floor for all.
+fn largest(peaks: Peaks<'_>, k: usize, scratch: &mut Vec<f32>) {
+    let full = k.saturating_add(k.max(LOOK));
     let mut floor = f32::NEG_INFINITY;
     scratch.clear();
-    for block in row.chunks(BLOCK) {
-        if row::max(block) <= floor {
+    if k <= peaks.tops.len() {
+        scratch.extend_from_slice(peaks.tops);
+        let (_, least, _) = scratch.select_nth_unstable_by(k - 1, falling);
+        floor = least.next_down();
+        scratch.clear();
+    }
+    for (block, &top) in peaks.row.blocks().zip(peaks.tops) {
+        if top <= floor {
             continue;
         }
-        for &logit in block {
-            if logit > floor {
-                scratch.push(logit);
-            }
-        }
+        scratch.extend(block.iter().copied().filter(|&logit| logit > floor));
         if scratch.len() >= full {
             scratch.select_nth_unstable_by(k - 1, falling);
             scratch.truncate(k);
@@ -107,15 +119,14 @@ fn largest(row: &[f32], k: usize, scratch: &mut Vec<f32>) {
 
 /// Puts the logits above a floor into `scratch`, the floor low enough for their mass to reach `target`
 /// or to be all there is.
-fn above(row: &[f32], top: f32, target: f64, scratch: &mut Vec<f32>) {
+fn above(peaks: Peaks<'_>, top: f32, target: f64, scratch: &mut Vec<f32>) {
     let mut window = WINDOW;
     loop {
         scratch.clear();
-        for block in row.chunks(BLOCK) {
-            // A difference, because `top - window` may round to `top`.
-            if top - row::max(block) < window {
-                scratch.extend(block.iter().copied().filter(|&logit| top - logit < window));
-            }
+        // A difference, because `top - window` may round to `top`.
+        let near = |logit: f32| top - logit < window;
+        for (_, block) in peaks.blocks(near) {
+            scratch.extend(block.iter().copied().filter(|&logit| near(logit)));
         }
         if window > 100.0 || mass(scratch, top) >= target {
             return;
@@ -152,7 +163,15 @@ fn count_equal(values: &[f32], wanted: f32) -> usize {
 }
 
 /// The index of the `n`th logit that equals `logit`, counted from 1.
-fn nth_equal(row: &[f32], logit: f32, n: usize) -> usize {
-    let mut equals = row.iter().enumerate().filter(|&(_, &other)| other == logit);
-    equals.nth(n.saturating_sub(1)).map_or(usize::MAX, |(index, _)| index)
+fn nth_equal(peaks: Peaks<'_>, logit: f32, n: usize) -> usize {
+    let mut left = n.max(1);
+    for (start, block) in peaks.blocks(|top| top >= logit) {
+        let here = count_equal(block, logit);
+        if here >= left {
+            let mut equals = (start..).zip(block).filter(|&(_, &other)| other == logit);
+            return equals.nth(left - 1).map_or(usize::MAX, |(index, _)| index);
+        }
+        left -= here;
+    }
+    usize::MAX
 }

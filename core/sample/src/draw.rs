@@ -8,7 +8,7 @@ use rand_chacha::{
 use crate::{
     Sampling,
     cut::{self, Cut},
-    row::{self, BLOCK},
+    row::{self, Peaks, Row},
 };
 
 /// 32-bit words of the generator that a draw takes.
@@ -22,6 +22,7 @@ pub(crate) struct Draw {
     sampling: Sampling,
     generator: ChaCha8Rng,
     scratch: Vec<f32>,
+    tops: Vec<f32>,
     blocks: Vec<f64>,
 }
 
@@ -30,69 +31,70 @@ impl Draw {
     pub(crate) fn new(sampling: Sampling, drawn: usize) -> Self {
         let mut generator = ChaCha8Rng::seed_from_u64(sampling.seed);
         generator.set_word_pos(drawn as u128 * DRAW_WORDS);
-        Self { sampling, generator, scratch: Vec::new(), blocks: Vec::new() }
+        Self { sampling, generator, scratch: Vec::new(), tops: Vec::new(), blocks: Vec::new() }
     }
 
     /// The index of the next token.
-    pub(crate) fn choose(&mut self, logits: &[f32]) -> usize {
-        if self.sampling.is_greedy() { row::argmax(logits) } else { self.draw(logits) }
+    pub(crate) fn choose(&mut self, row: Row<'_>) -> usize {
+        if self.sampling.is_greedy() { row.argmax() } else { self.draw(row) }
     }
 
-    fn draw(&mut self, logits: &[f32]) -> usize {
+    fn draw(&mut self, row: Row<'_>) -> usize {
         // Drawn first, whatever the row holds: the number of draws is the number of tokens.
         let share = unit(self.generator.next_u64());
-        let top = row::max(logits);
+        let Self { sampling, scratch, tops, blocks, .. } = self;
+        let peaks = Peaks::find(row, tops);
+        let top = peaks.top();
         if !top.is_finite() {
-            return row::argmax(logits);
+            return row.argmax();
         }
-        let cut = cut::find(logits, top, &self.sampling, &mut self.scratch);
-        let temperature = self.sampling.temperature;
-        let weigh = |index, logit| {
-            if cut.keeps(index, logit) { row::exp((logit - top) / temperature) } else { 0.0 }
-        };
-        self.pick(logits, cut, share, weigh)
+        let cut = cut::find(peaks, top, sampling, scratch);
+        let temperature = sampling.temperature;
+        let weigh = |logit: f32| row::exp((logit - top) / temperature);
+        if cut == Cut::NOTHING {
+            // Without a look at the index the loop is several times as fast; what it says is the same.
+            return pick(peaks, cut, share, blocks, |_, logit| weigh(logit));
+        }
+        let kept = |index, logit| if cut.keeps(index, logit) { weigh(logit) } else { 0.0 };
+        pick(peaks, cut, share, blocks, kept)
     }
+}
 
-    /// The first token at which the running sum of weights, in order of ids, passes `share` of all.
-    fn pick(
-        &mut self,
-        logits: &[f32],
-        cut: Cut,
-        share: f64,
-        weigh: impl Fn(usize, f32) -> f32,
-    ) -> usize {
-        self.blocks.clear();
-        self.blocks.extend(logits.chunks(BLOCK).enumerate().map(|(at, block)| {
-            // Most blocks keep nothing once there is a filter.
-            let kept = row::max(block) >= cut.logit;
-            if kept {
-                row::sum(block, |offset, logit| weigh(at * BLOCK + offset, logit))
-            } else {
-                0.0
+/// The first token at which the running sum of weights, in order of ids, passes `share` of all. `masses` is
+/// any buffer.
+fn pick(
+    peaks: Peaks<'_>,
+    cut: Cut,
+    share: f64,
+    masses: &mut Vec<f64>,
+    weigh: impl Fn(usize, f32) -> f32,
+) -> usize {
+    // Most blocks keep nothing once there is a filter.
+    let kept = || peaks.blocks(|top| top >= cut.logit);
+    masses.clear();
+    masses.extend(
+        kept().map(|(start, block)| row::sum(block, |offset, logit| weigh(start + offset, logit))),
+    );
+    let mut left = share * masses.iter().sum::<f64>();
+    let passed = masses.iter().zip(kept()).find(|&(&mass, _)| {
+        let here = left < mass;
+        left -= if here { 0.0 } else { mass };
+        here
+    });
+    let Some((_, (start, block))) = passed else { return peaks.row.argmax() };
+    let mut picked = start;
+    for (index, &logit) in (start..).zip(block) {
+        let weight = f64::from(weigh(index, logit));
+        if weight > 0.0 {
+            // Kept even if rounding leaves something over at the end of the block.
+            picked = index;
+            if left < weight {
+                break;
             }
-        }));
-        let mut left = share * self.blocks.iter().sum::<f64>();
-        let passed = self.blocks.iter().position(|&mass| {
-            let here = left < mass;
-            left -= if here { 0.0 } else { mass };
-            here
-        });
-        let Some(block) = passed else { return row::argmax(logits) };
-        let start = block * BLOCK;
-        let mut picked = start;
-        for (index, &logit) in logits.iter().enumerate().skip(start).take(BLOCK) {
-            let weight = f64::from(weigh(index, logit));
-            if weight > 0.0 {
-                // Kept even if rounding leaves something over at the end of the block.
-                picked = index;
-                if left < weight {
-                    break;
-                }
-                left -= weight;
-            }
+            left -= weight;
         }
-        picked
     }
+    picked
 }
 
 /// A number from 0 to below 1, from the 53 highest bits.

@@ -1,10 +1,97 @@
 //! Arithmetic over a row of logits, written so that the compiler can use vector instructions.
 
 /// Logits are looked at in blocks of this many: long enough for vectors, short enough to rescan.
-pub(crate) const BLOCK: usize = 512;
+pub(crate) const BLOCK: usize = 128;
 
 /// Values that one vector instruction may hold. Lanes are reduced in a fixed order.
 const LANES: usize = 16;
+
+/// A row of logits, of which some blocks are replaced by changed copies: a few entries of a large row are
+/// changed at the price of the blocks that they lie in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row<'a> {
+    logits: &'a [f32],
+    /// Numbers of the replaced blocks, rising.
+    replaced: &'a [usize],
+    /// Their copies in the same order, each as long as its block.
+    copies: &'a [f32],
+}
+
+impl<'a> From<&'a [f32]> for Row<'a> {
+    fn from(logits: &'a [f32]) -> Self {
+        Self { logits, replaced: &[], copies: &[] }
+    }
+}
+
+impl<'a> Row<'a> {
+    /// `logits` with the blocks numbered `replaced` taken from `copies`.
+    pub(crate) fn patched(logits: &'a [f32], replaced: &'a [usize], copies: &'a [f32]) -> Self {
+        Self { logits, replaced, copies }
+    }
+
+    pub(crate) fn len(self) -> usize {
+        self.logits.len()
+    }
+
+    /// The blocks in order. All but the last have [`BLOCK`] values.
+    pub(crate) fn blocks(self) -> impl Iterator<Item = &'a [f32]> {
+        let mut replaced = self.replaced.iter().zip(self.copies.chunks(BLOCK)).peekable();
+        self.logits.chunks(BLOCK).enumerate().map(move |(at, block)| {
+            replaced.next_if(|(number, _)| **number == at).map_or(block, |(_, copy)| copy)
+        })
+    }
+
+    /// All values, in order.
+    #[cfg(test)]
+    pub(crate) fn values(self) -> impl Iterator<Item = f32> {
+        self.blocks().flatten().copied()
+    }
+
+    /// The index of the first largest value; 0 when nothing is larger than negative infinity.
+    pub(crate) fn argmax(self) -> usize {
+        let mut best = (f32::NEG_INFINITY, 0, &[][..]);
+        for (at, block) in self.blocks().enumerate() {
+            let largest = max(block);
+            if largest > best.0 {
+                best = (largest, at, block);
+            }
+        }
+        let (largest, at, block) = best;
+        let within = block.iter().position(|&value| value == largest);
+        within.map_or(0, |index| at * BLOCK + index)
+    }
+}
+
+/// A row with the largest value of each of its blocks: most blocks need no second look.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peaks<'a> {
+    pub(crate) row: Row<'a>,
+    pub(crate) tops: &'a [f32],
+}
+
+impl<'a> Peaks<'a> {
+    /// Looks at all of `row`; `tops` is any buffer.
+    pub(crate) fn find(row: Row<'a>, tops: &'a mut Vec<f32>) -> Self {
+        tops.clear();
+        tops.extend(row.blocks().map(max));
+        Self { row, tops }
+    }
+
+    /// The largest value, which NaN never is; negative infinity if there is none.
+    pub(crate) fn top(self) -> f32 {
+        max(self.tops)
+    }
+
+    /// The blocks whose largest value is `wanted`, each with the index of its first value.
+    pub(crate) fn blocks(
+        self,
+        wanted: impl Fn(f32) -> bool,
+    ) -> impl Iterator<Item = (usize, &'a [f32])> {
+        let blocks = self.row.blocks().zip(self.tops).enumerate();
+        let wanted = blocks.filter(move |(_, (_, top))| wanted(**top));
+        wanted.map(|(at, (block, _))| (at * BLOCK, block))
+    }
+}
 
 /// The largest value, which NaN never is; negative infinity if there is none.
 pub(crate) fn max(values: &[f32]) -> f32 {
@@ -20,27 +107,26 @@ pub(crate) fn max(values: &[f32]) -> f32 {
     lanes.iter().chain(rest).copied().fold(f32::NEG_INFINITY, larger)
 }
 
-/// The index of the first largest value; 0 when nothing is larger than negative infinity.
-pub(crate) fn argmax(values: &[f32]) -> usize {
-    let mut best = (f32::NEG_INFINITY, 0);
-    for (at, block) in values.chunks(BLOCK).enumerate() {
-        let largest = max(block);
-        if largest > best.0 {
-            best = (largest, at);
-        }
-    }
-    let start = best.1 * BLOCK;
-    let within = values.iter().skip(start).position(|&value| value == best.0);
-    within.map_or(0, |index| start + index)
-}
-
 /// The sum of `weight` over all values.
 pub(crate) fn sum(values: &[f32], weight: impl Fn(usize, f32) -> f32) -> f64 {
+    sum_blocks(std::iter::once(values), weight)
+}
+
+/// The sum of `weight` over all values of blocks that follow each other, all but the last a multiple of
+/// the lanes long.
+pub(crate) fn sum_blocks<'a>(
+    blocks: impl Iterator<Item = &'a [f32]>,
+    weight: impl Fn(usize, f32) -> f32,
+) -> f64 {
     let mut lanes = [0.0_f64; LANES];
-    for (at, chunk) in values.chunks(LANES).enumerate() {
-        for (lane, (offset, &value)) in lanes.iter_mut().zip(chunk.iter().enumerate()) {
-            *lane += f64::from(weight(at * LANES + offset, value));
+    let mut start = 0;
+    for block in blocks {
+        for (at, chunk) in block.chunks(LANES).enumerate() {
+            for (lane, (offset, &value)) in lanes.iter_mut().zip(chunk.iter().enumerate()) {
+                *lane += f64::from(weight(start + at * LANES + offset, value));
+            }
         }
+        start += block.len();
     }
     lanes.iter().sum()
 }
@@ -73,6 +159,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn argmax(values: &[f32]) -> usize {
+        Row::from(values).argmax()
+    }
+
     #[test]
     fn the_first_of_equals_wins() {
         assert_eq!(argmax(&[1.0, 3.0, 3.0, 2.0]), 1);
@@ -101,6 +191,29 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_patched_row_is_its_changed_copy(
+            row in prop::collection::vec(-9.0_f32..9.0, 1..3_000),
+            changes in prop::collection::btree_map(0..3_000_usize, -9.0_f32..20.0, 0..9),
+        ) {
+            let mut changed = row.clone();
+            let mut replaced: Vec<usize> = Vec::new();
+            for (&at, &value) in changes.iter().filter(|it| *it.0 < row.len()) {
+                changed[at] = value;
+                replaced.push(at / BLOCK);
+            }
+            replaced.dedup();
+            let blocks: Vec<&[f32]> = changed.chunks(BLOCK).collect();
+            let copies = replaced.iter().map(|&at| blocks[at]).collect::<Vec<_>>().concat();
+            let patched = Row::patched(&row, &replaced, &copies);
+            prop_assert_eq!(patched.values().collect::<Vec<_>>(), &changed[..]);
+            prop_assert_eq!(patched.argmax(), argmax(&changed));
+            let mut tops = Vec::new();
+            prop_assert_eq!(Peaks::find(patched, &mut tops).top(), max(&changed));
+            let weight = |at, value| value * at as f32;
+            prop_assert_eq!(sum_blocks(patched.blocks(), weight), sum(&changed, weight));
+        }
+
         #[test]
         fn exp_is_close(x in -87.0_f32..=0.0) {
             let exact = f64::from(x).exp();

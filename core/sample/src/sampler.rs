@@ -32,7 +32,7 @@ impl Sampler {
         let Self { adjustments, draw } = self;
         let index = match adjustments {
             Some(adjustments) => draw.choose(adjustments.apply(logits)),
-            None => draw.choose(logits),
+            None => draw.choose(logits.into()),
         };
         let id = u32::try_from(index).expect("vocabularies have fewer than 2^32 tokens");
         if let Some(adjustments) = adjustments {

@@ -30,6 +30,7 @@ impl Scheduler {
         // is told last waits for the delivery of all before it.
         let decoded = plan.decodes.len().min(outcome.sampled.len());
         outcome.sampled.rotate_left(decoded);
+        self.events.reserve(outcome.sampled.len() + 1);
         for sampled in &outcome.sampled {
             self.sampled(now, sampled);
         }

@@ -31,6 +31,7 @@ impl Scheduler {
             number: self.step,
             predicted: self.cost.predict(solution.shape),
             shape: solution.shape,
+            decodes: Vec::with_capacity(solution.decodes.len()),
             ..StepPlan::default()
         };
         self.plan_running(solution, &mut plan);

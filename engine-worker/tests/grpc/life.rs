@@ -6,7 +6,7 @@ use proto::v1::{self, watch_event::Event as Seen};
 use tokio::time::timeout;
 use tonic::Code;
 
-use crate::worker::{FAST, SLOW, Worker, collect, id, prepare, prepared, promiser};
+use crate::worker::{FAST, SLOW, Worker, collect, id, prepare, prepared, promiser, read};
 
 #[tokio::test]
 async fn a_request_is_prepared_and_answered() {
@@ -80,6 +80,29 @@ async fn a_client_that_leaves_frees_everything() {
     drop(open);
     let info = worker.settles().await;
     assert_eq!(info.kv.expect("kv").held, 0);
+    worker.stop().await;
+}
+
+#[tokio::test]
+async fn a_reader_that_reads_nothing_holds_nobody_up_and_loses_nothing() {
+    const TOKENS: u32 = 4_000;
+    let mut worker =
+        Worker::start(&[FAST, &["--slots", "2", "--unleased-max", "9"]].concat()).await;
+    let with_logprobs =
+        |number| v1::GenerateRequest { top_logprobs: Some(20), ..prepared(number, TOKENS) };
+    worker.prepare(1, "abc").await;
+    // A megabyte and more: far beyond what the connection takes before somebody reads.
+    let (unread, _) = worker.generate(with_logprobs(1)).await.expect("accepted");
+    for number in 2..6 {
+        let answer = worker.ask(prepare(number, "abc"), prepared(number, 200)).await;
+        assert_eq!(answer.finished.usage.expect("usage").completion_tokens, 200);
+    }
+    // Its slot is free although nobody has read.
+    let info = worker.settles().await;
+    assert_eq!(info.kv.expect("kv").held, 0);
+    let answer = read(unread).await;
+    assert_eq!(answer.finished.usage.expect("usage").completion_tokens, TOKENS);
+    assert_eq!(answer.logprobs().len(), TOKENS as usize);
     worker.stop().await;
 }
 

@@ -47,7 +47,7 @@ impl<'a> Ledger<'a> {
                 let held = held.filter(|_| !left(&slot));
                 let part = held.and_then(|held| held.get(..tokens as usize));
                 let part = part.filter(|part| !part.is_empty());
-                let part = part.ok_or(format!("slot {} has no {tokens} tokens", slot.0))?;
+                let part = part.ok_or_else(|| format!("slot {} has no {tokens} tokens", slot.0))?;
                 match self.kept.insert(owner, part) {
                     Some(_) => Err(format!("owner {} keeps something already", owner.0)),
                     None => Ok(()),
@@ -57,7 +57,8 @@ impl<'a> Ledger<'a> {
                 let kept = self.kept(owner)?;
                 let fewer = kept.get(..tokens as usize);
                 let fewer = fewer.filter(|fewer| !fewer.is_empty() && fewer.len() < kept.len());
-                let fewer = fewer.ok_or(format!("{tokens} tokens are no cut of {}", kept.len()))?;
+                let fewer =
+                    fewer.ok_or_else(|| format!("{tokens} tokens are no cut of {}", kept.len()))?;
                 self.kept.insert(owner, fewer);
                 Ok(())
             }
@@ -68,7 +69,7 @@ impl<'a> Ledger<'a> {
             }
             Move::Leave { slot } => {
                 let held = self.slots.get_mut(slot.0 as usize);
-                *held.ok_or(format!("there is no slot {}", slot.0))? = (None, 0, false);
+                *held.ok_or_else(|| format!("there is no slot {}", slot.0))? = (None, 0, false);
                 Ok(())
             }
         }
@@ -77,7 +78,7 @@ impl<'a> Ledger<'a> {
     fn join(&mut self, join: &Join) -> Result<(), String> {
         let found = join.reuse.map_or(Ok(0), |reuse| self.reuse(join, reuse))?;
         let slot = self.slots.get_mut(join.slot.0 as usize);
-        let slot = slot.ok_or(format!("there is no slot {}", join.slot.0))?;
+        let slot = slot.ok_or_else(|| format!("there is no slot {}", join.slot.0))?;
         *slot = (Some(join.id), found, false);
         Ok(())
     }
@@ -98,7 +99,7 @@ impl<'a> Ledger<'a> {
     }
 
     fn kept(&self, owner: Owner) -> Result<&'a [u64], String> {
-        self.kept.get(&owner).copied().ok_or(format!("owner {} keeps nothing", owner.0))
+        self.kept.get(&owner).copied().ok_or_else(|| format!("owner {} keeps nothing", owner.0))
     }
 
     fn decode(&mut self, decode: &Decode) -> Result<(), String> {
@@ -122,7 +123,8 @@ impl<'a> Ledger<'a> {
         tokens: &[Token],
     ) -> Result<(), String> {
         let at = slot.0;
-        let held = self.slots.get_mut(at as usize).ok_or(format!("there is no slot {at}"))?;
+        let held =
+            self.slots.get_mut(at as usize).ok_or_else(|| format!("there is no slot {at}"))?;
         let (owner, computed, has_row) = held;
         if *owner != Some(id) || *has_row {
             return Err(format!("slot {at} does not belong to {id}, or has a row already"));

@@ -46,7 +46,11 @@ impl<'a> Step<'a> {
             heard: 0,
             slots,
             blocks,
-            solution: StepSolution { preempts, ..StepSolution::default() },
+            solution: StepSolution {
+                preempts,
+                decodes: Vec::with_capacity(staying),
+                ..StepSolution::default()
+            },
         }
     }
 

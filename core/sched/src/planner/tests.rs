@@ -282,7 +282,7 @@ fn check(problem: &StepProblem, limits: &Limits, cost: &StepCost) {
         && shape.decodes > 0
     {
         let sure = u32::from(solution.prefills.first().is_some_and(|it| it.0 == 0));
-        let in_turn = limits.rules.order == Order::PrefillFirst || problem.step % 8 == 0;
+        let in_turn = limits.rules.order == Order::PrefillFirst || problem.step.is_multiple_of(8);
         let spare = if in_turn { 16 } else { sure };
         assert!(cost.predict(shape) <= itl || shape.prefill <= spare, "SC-13");
     }
