@@ -19,7 +19,7 @@ const COST: StepCost = StepCost {
     per_decode_us: 4_000.0,
     per_prefill_token_us: 2_000.0,
     per_cell_us: 0.0,
-    gain: 1.0,
+    ..StepCost::GUESS
 };
 const SLOTS: u32 = 4;
 const CHUNK_MIN: u32 = 16;
@@ -112,7 +112,7 @@ proptest! {
         beyond in 0u64..120,
         order in select(vec![Order::DecodeFirst, Order::PrefillFirst]),
     ) {
-        let fullest = StepShape { decodes: SLOTS, prefill: CHUNK_MIN, cells: 0 };
+        let fullest = StepShape { decodes: SLOTS, prefill: CHUNK_MIN, ..StepShape::default() };
         let itl = COST.predict(fullest) + Span::from_millis(beyond);
         let seen = run(&setup(Some(itl), order), arrivals);
         prop_assert!(seen.gap <= itl, "SC-13: a gap of {} over a target of {itl}", seen.gap);
