@@ -28,10 +28,13 @@ impl Identity {
         let hash = Arc::new(OnceLock::new());
         let (made, making) = mpsc::channel::<()>();
         let there = hash.clone();
-        thread::spawn(move || {
-            hash_file(&path, &there);
-            drop(made);
-        });
+        // Whoever loads the model says that it cannot be opened.
+        if let Ok(file) = File::open(&path) {
+            thread::spawn(move || {
+                hash_file(file, &path, &there);
+                drop(made);
+            });
+        }
         Self { hash, making }
     }
 
@@ -57,9 +60,9 @@ impl Identity {
     }
 }
 
-fn hash_file(path: &Path, hash: &OnceLock<String>) {
+fn hash_file(mut file: File, path: &Path, hash: &OnceLock<String>) {
     let mut hasher = Sha256::new();
-    match File::open(path).and_then(|mut file| io::copy(&mut file, &mut hasher)) {
+    match io::copy(&mut file, &mut hasher) {
         Ok(_) => drop(hash.set(hex(&hasher.finalize()))),
         Err(error) => tracing::warn!("cannot hash {}: {error}", path.display()),
     }

@@ -54,6 +54,11 @@ impl Course {
         self.steps.push((composition, measured));
     }
 
+    /// Adds steps that were run later.
+    pub fn extend(&mut self, later: Self) {
+        self.steps.extend(later.steps);
+    }
+
     /// Every step, in the order of time.
     #[must_use]
     pub fn steps(&self) -> &[(Composition, Measured)] {

@@ -40,11 +40,21 @@ impl Grid {
         Self { longest, deep: affordable.min(DEEPEST).min(room).max(1) }
     }
 
+    /// The fewest steps that determine a model: prompts, one answer and several.
+    #[must_use]
+    pub fn least(reach: &Reach) -> Vec<Composition> {
+        let prompt = |prefill| Composition { prefill, ..Composition::default() };
+        let answers = |decodes| Composition { depth: 1, decodes, ..Composition::default() };
+        let several = 4.min(reach.slots);
+        let all = vec![prompt(4), prompt(16), answers(1), answers(several)];
+        all.into_iter().filter(|it| reach.holds(it)).collect()
+    }
+
     /// The steps that tell most, for a few seconds.
     #[must_use]
     pub fn short(&self, reach: &Reach) -> Vec<Composition> {
         let widths = || powers().filter(|width| [1, 2, 4, 8, 16, 64, 256].contains(width));
-        let mut all = self.prompts(&[16, 64, 128, 256]);
+        let mut all = self.prompts(&[1, 4, 16, 64, 128, 256]);
         all.extend(self.decodes(widths()));
         all.extend(self.both(&[1, 7], &[32, 128]));
         self.kept(reach, all)

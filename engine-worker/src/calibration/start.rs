@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sched::{Engine, EngineError, Limits, StepCost};
 use service::clock::Clock;
-use units::Span;
+use units::{Micros, Span};
 
 use super::{
     Artifact, Composition, CostSource, Course, Folder, Grid, Machine, Provenance, Reach, Rig,
@@ -95,7 +95,10 @@ pub(crate) fn measure(
     let mut rig = Rig::new(engine, reach);
     let token = token(&mut rig)?;
     let steps = Grid::new(&reach, token, PATIENCE).short(&reach);
-    let course = Course::run(&mut rig, &steps, ROUNDS, clock, deadline)?;
+    // Without these nothing is known, however slow or busy the machine is.
+    let whenever = Micros(u64::MAX);
+    let mut course = Course::run(&mut rig, &Grid::least(&reach), 1, clock, whenever)?;
+    course.extend(Course::run(&mut rig, &steps, ROUNDS, clock, deadline)?);
     rig.finish()?;
     if let Some(cost) = course::fit(&course.fastest()) {
         return Ok((cost, CostSource::Measured));

@@ -27,10 +27,11 @@ pub(super) fn fit(steps: &[(StepShape, Span)]) -> Option<StepCost> {
     if !determine(&steps) {
         return None;
     }
+    let homes = homes(&steps);
     let mut squares = [[0.0; TERMS]; TERMS];
     let mut products = [0.0; TERMS];
     for (shape, took) in &steps {
-        let row = terms(*shape).map(|term| term / took.0 as f64);
+        let row = terms(*shape, &homes).map(|term| term / took.0 as f64);
         for (at, factor) in row.iter().enumerate() {
             products[at] += factor;
             squares[at].iter_mut().zip(row).for_each(|(sum, term)| *sum += factor * term);
@@ -43,7 +44,7 @@ pub(super) fn fit(steps: &[(StepShape, Span)]) -> Option<StepCost> {
             break;
         }
     }
-    Some(model(&found, widest(&steps)))
+    Some(model(&found, &homes))
 }
 
 /// Whether the steps tell base, decodes and prompt tokens apart.
@@ -54,12 +55,20 @@ fn determine(steps: &[(StepShape, Span)]) -> bool {
     kinds.len() >= 3 && kinds.iter().any(|it| it.0 > 0) && kinds.iter().any(|it| it.1 > 0)
 }
 
-fn widest(steps: &[(StepShape, Span)]) -> u32 {
-    steps.iter().map(|(shape, _)| shape.decodes).max().unwrap_or_default()
+/// For each segment the one whose slope it has: its own if anybody was measured there, or that of the next
+/// where somebody was, or else of the last. So what was not measured lies straight between what was.
+fn homes(steps: &[(StepShape, Span)]) -> [usize; SEGMENTS] {
+    let mut measured = [false; SEGMENTS];
+    for (shape, _) in steps.iter().filter(|(shape, _)| shape.decodes > 0) {
+        let segment = shape.decodes.next_power_of_two().ilog2() as usize;
+        measured[segment.min(SEGMENTS - 1)] = true;
+    }
+    let last = measured.iter().rposition(|it| *it).unwrap_or_default();
+    std::array::from_fn(|at| (at..SEGMENTS).find(|it| measured[*it]).unwrap_or(last))
 }
 
 /// What each coefficient is multiplied with.
-fn terms(shape: StepShape) -> [f64; TERMS] {
+fn terms(shape: StepShape, homes: &[usize; SEGMENTS]) -> [f64; TERMS] {
     let mut terms = [0.0; TERMS];
     terms[BASE] = 1.0;
     terms[PROMPT] = f64::from(shape.prefill.min(1));
@@ -67,9 +76,9 @@ fn terms(shape: StepShape) -> [f64; TERMS] {
     terms[CELL] = shape.cells.saturating_sub(shape.tiled_cells()) as f64;
     terms[TILED] = shape.tiled_cells() as f64;
     let mut from = 0;
-    for (segment, term) in terms[FIRST_SEGMENT..].iter_mut().enumerate() {
+    for (segment, home) in homes.iter().enumerate() {
         let to = 1 << segment;
-        *term = f64::from(shape.decodes.clamp(from, to) - from);
+        terms[FIRST_SEGMENT + home] += f64::from(shape.decodes.clamp(from, to) - from);
         from = to;
     }
     terms
@@ -106,19 +115,19 @@ fn improve(
 }
 
 /// The coefficients as a line and its bend. After the widest step the line goes on as it ended.
-fn model(found: &[f64; TERMS], widest: u32) -> StepCost {
-    let slopes = &found[FIRST_SEGMENT..];
-    let measured = widest.next_power_of_two().ilog2() as usize + 1;
-    let measured = if widest == 0 { 1 } else { measured.min(SEGMENTS) };
-    let per_decode_us = slopes[measured - 1];
+fn model(found: &[f64; TERMS], homes: &[usize; SEGMENTS]) -> StepCost {
+    let slope = |segment: usize| found[FIRST_SEGMENT + homes[segment]];
+    let per_decode_us = slope(SEGMENTS - 1);
     let (mut from, mut took) = (0.0, 0.0);
-    let knots = (0_i32..).zip(&slopes[..measured]).map(|(segment, slope)| {
-        let to = 2_f64.powi(segment);
-        took += slope * (to - from);
-        from = to;
-        took - per_decode_us * to
-    });
-    let knots: Vec<f64> = knots.collect();
+    let knots: Vec<f64> = (0_i32..)
+        .zip(0..SEGMENTS)
+        .map(|(power, segment)| {
+            let to = 2_f64.powi(power);
+            took += slope(segment) * (to - from);
+            from = to;
+            took - per_decode_us * to
+        })
+        .collect();
     StepCost {
         base_us: found[BASE],
         per_decode_us,

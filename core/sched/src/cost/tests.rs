@@ -71,7 +71,7 @@ fn the_fit_bears_noise() {
     }
     let fitted = StepCost::fit(&steps).expect("determined");
     let worst = worst(&fitted, &truth, &shapes());
-    assert!(worst < 0.06, "{worst}: {fitted:?}");
+    assert!(worst < 0.08, "{worst}: {fitted:?}");
 }
 
 #[test]
