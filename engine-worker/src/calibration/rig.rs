@@ -93,6 +93,7 @@ pub struct Rig<'a> {
     /// Tokens of the kept prefix.
     kept: u32,
     text: Arc<[Token]>,
+    /// Of the last step.
     number: u64,
 }
 
@@ -115,6 +116,7 @@ impl<'a> Rig<'a> {
     /// # Errors
     /// The engine failed: it would fail for everybody.
     pub fn run(&mut self, wanted: Composition) -> Result<Measured, EngineError> {
+        self.seat()?;
         self.settle(0..wanted.decodes, wanted.depth.max(1), DEPTH_SLACK)?;
         let mut plan = StepPlan::default();
         if wanted.prefill > 0 {
@@ -147,6 +149,20 @@ impl<'a> Rig<'a> {
         plan.joins.push(self.join(0, None, 1));
         plan.prefills.push(self.prefill(0, 1));
         self.execute(plan).map(drop)
+    }
+
+    /// Gives every slot a token, once and in their order: an engine may place sequences as they come, and
+    /// compute neighbours together.
+    fn seat(&mut self) -> Result<(), EngineError> {
+        if self.number > 0 {
+            return Ok(());
+        }
+        let slots: Vec<u32> = (0..self.reach.slots).collect();
+        slots.chunks(self.reach.batch_tokens as usize).try_for_each(|slots| {
+            let joins = slots.iter().map(|slot| self.join(*slot, None, 1)).collect();
+            let prefills = slots.iter().map(|slot| self.prefill(*slot, 1)).collect();
+            self.execute(StepPlan { joins, prefills, ..StepPlan::default() }).map(drop)
+        })
     }
 
     /// Makes the slots hold `depth` tokens, or up to `slack` more.
