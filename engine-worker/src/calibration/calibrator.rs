@@ -107,7 +107,9 @@ impl Calibrator<'_> {
             let deadline = self.clock.now() + span;
             let token = start::token(rig)?;
             let steps = Grid::new(rig.reach(), token, span).long(rig.reach());
-            Ok((Course::run(rig, &steps, u32::MAX, &self.clock, deadline)?, *rig.reach()))
+            let mut course = start::least(rig, &self.clock)?;
+            course.extend(Course::run(rig, &steps, u32::MAX, &self.clock, deadline)?);
+            Ok((course, *rig.reach()))
         })?;
         let (level, cost) = course.clone().fit().with_context(|| {
             format!(
@@ -169,7 +171,8 @@ impl Calibrator<'_> {
                 left = left.saturating_sub(1);
                 let candidate = self.with_rig(layout, threads, |rig| {
                     let deadline = self.clock.now() + share;
-                    Candidate::measure(rig, (layout, threads), &self.clock, deadline)
+                    let is_first = tried.is_empty();
+                    Candidate::measure(rig, (layout, threads), &self.clock, deadline, is_first)
                 })?;
                 tell(candidate.map_or(Told::Skipped { layout, threads }, Told::Tried));
                 let rate = candidate.as_ref().map_or(0.0, Candidate::rate);

@@ -42,7 +42,8 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// Tries a configuration. `None` if the time was over before every step was run.
+    /// Tries a configuration. `None` if the time was over before every step was run; the first that is tried
+    /// has the time for that, however slow it is.
     ///
     /// # Errors
     /// The engine failed.
@@ -51,6 +52,7 @@ impl Candidate {
         (layout, threads): (LayoutKind, u32),
         clock: &Clock,
         deadline: Micros,
+        is_first: bool,
     ) -> Result<Option<Self>, EngineError> {
         let reach = *rig.reach();
         let width = WIDTH.min(reach.slots);
@@ -59,7 +61,9 @@ impl Candidate {
         let decodes = |decodes| Composition { depth, decodes, ..Composition::default() };
         let prompt = Composition { prefill, ..Composition::default() };
         let steps = [prompt, decodes(1), decodes(width)];
-        let course = Course::run(rig, &steps, ROUNDS, clock, deadline)?;
+        let surely = if is_first { Micros(u64::MAX) } else { deadline };
+        let mut course = Course::run(rig, &steps, 1, clock, surely)?;
+        course.extend(Course::run(rig, &steps, ROUNDS, clock, deadline)?);
         let medians = course.medians();
         let took = steps.map(|step| medians.get(&step).map(|(median, _)| median.took));
         let [Some(prompt), Some(one), Some(many)] = took else { return Ok(None) };

@@ -34,7 +34,7 @@ impl Course {
         deadline: Micros,
     ) -> Result<Self, EngineError> {
         let mut course = Self::default();
-        let repeats = if rig.reach().keeps { 1 } else { REPEATS };
+        let repeats = if rig.reach().keeps { 1 } else { REPEATS.min(rounds.max(1)) };
         for _ in 0..rounds.div_ceil(repeats) {
             for depth in compositions.chunk_by(|one, other| one.depth == other.depth) {
                 for composition in (0..repeats).flat_map(|_| depth) {

@@ -96,7 +96,7 @@ impl Grid {
         let mut draw = |most: u32| {
             // The golden ratio's multiples fall evenly.
             drawn = drawn.wrapping_add(0x9e37_79b9);
-            1 + u32::try_from(u64::from(drawn) * u64::from(most.max(1)) >> 32).unwrap_or(0)
+            1 + u32::try_from((u64::from(drawn) * u64::from(most.max(1))) >> 32).unwrap_or(0)
         };
         let all = (0..COUNT).map(|at| {
             let decodes = if at % 3 == 1 { 0 } else { draw(reach.slots) };
@@ -124,8 +124,10 @@ impl Grid {
 /// Every element once, neighbours from far apart.
 fn mixed(all: &[Composition]) -> Vec<Composition> {
     let count = all.len();
-    let prime_to = |stride: &usize| (2..=*stride).all(|it| count % it > 0 || stride % it > 0);
-    let stride = (count * 5 / 13..).find(prime_to).unwrap_or(1).max(1);
+    let shares = |stride: usize| {
+        (2..=stride).any(|it| count.is_multiple_of(it) && stride.is_multiple_of(it))
+    };
+    let stride = (1 + count * 5 / 13..).find(|it| !shares(*it)).unwrap_or(1);
     (0..count).map(|at| all[at * stride % count]).collect()
 }
 

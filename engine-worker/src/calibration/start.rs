@@ -95,9 +95,7 @@ pub(crate) fn measure(
     let mut rig = Rig::new(engine, reach);
     let token = token(&mut rig)?;
     let steps = Grid::new(&reach, token, PATIENCE).short(&reach);
-    // Without these nothing is known, however slow or busy the machine is.
-    let whenever = Micros(u64::MAX);
-    let mut course = Course::run(&mut rig, &Grid::least(&reach), 1, clock, whenever)?;
+    let mut course = least(&mut rig, clock)?;
     course.extend(Course::run(&mut rig, &steps, ROUNDS, clock, deadline)?);
     rig.finish()?;
     if let Some(cost) = course::fit(&course.fastest()) {
@@ -107,6 +105,12 @@ pub(crate) fn measure(
         "no step costs, as the machine is too busy or the batch too small; beginning with a guess"
     );
     Ok((StepCost::GUESS, CostSource::Guessed))
+}
+
+/// The steps without which nothing is known, however slow or busy the machine is.
+pub(super) fn least(rig: &mut Rig<'_>, clock: &Clock) -> Result<Course, EngineError> {
+    let steps = Grid::least(rig.reach());
+    Course::run(rig, &steps, 1, clock, Micros(u64::MAX))
 }
 
 /// What a token of a short prompt takes.
