@@ -44,13 +44,14 @@ impl Worker {
     async fn start(profile: &Path, args: &[&str]) -> Self {
         let free = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port");
         let address = free.to_string();
-        let mut command = command(profile);
-        let child = command.args(["--listen", &address]).args(args).spawn().expect("it starts");
         let channel = service::grpc::connect_lazily(&address).expect("an address");
-        let mut client = EngineClient::new(channel);
+        let mut command = command(profile);
+        command.args(["--listen", &address]).args(args);
+        let client = EngineClient::new(channel);
+        let mut worker = Self { child: command.spawn().expect("it starts"), client };
         for _ in 0..1_000 {
-            if client.info(v1::InfoRequest {}).await.is_ok() {
-                return Self { child, client };
+            if worker.client.info(v1::InfoRequest {}).await.is_ok() {
+                return worker;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

@@ -19,7 +19,7 @@ const PURE: [&str; 8] = [
     "thiserror",
 ];
 /// What tests and benches of pure crates may use besides.
-const TEST_TOOLS: [&str; 3] = ["criterion", "expect-test", "proptest"];
+const TEST_TOOLS: [&str; 4] = ["allocation-counter", "criterion", "expect-test", "proptest"];
 
 /// Paths that shipped code of `core/` must not name, and why.
 const BANNED: [(&str, &str); 16] = [
