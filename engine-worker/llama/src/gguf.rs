@@ -19,8 +19,8 @@ const TENSOR_BYTES_MIN: u64 = 8 + 4 + 4 + 8;
 const DIMENSIONS_MAX: u32 = 4;
 const ALIGNMENT_DEFAULT: u64 = 32;
 const ALIGNMENT_KEY: &[u8] = b"general.alignment";
-/// The longest key or tensor name.
-const NAME_BYTES_MAX: u64 = 64 * 1024;
+/// The longest key, tensor name or text that is read.
+const SHORT_BYTES_MAX: u64 = 64 * 1024;
 /// Arrays of arrays; the format allows them, no model nests them.
 const NESTING_MAX: u32 = 4;
 
@@ -58,25 +58,75 @@ pub enum GgufError {
     Damaged(&'static str),
 }
 
+/// Where the parts of a file lie, in bytes from its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Map {
+    /// Metadata entries; their number stands at [`ENTRIES_AT`].
+    pub(crate) entries: u64,
+    /// The end of the last entry, where the descriptions of the tensors begin.
+    pub(crate) entries_end: u64,
+    /// The end of the last description.
+    pub(crate) tensors_end: u64,
+    /// What the start of the weights is a multiple of.
+    pub(crate) alignment: u64,
+    /// The end of the last tensor.
+    needed: u64,
+}
+
+/// Where the number of metadata entries stands: after the magic, the version and the number of tensors.
+pub(crate) const ENTRIES_AT: u64 = 4 + 4 + 8;
+
+impl Map {
+    /// Where the weights begin.
+    pub(crate) fn weights(&self) -> u64 {
+        self.tensors_end.next_multiple_of(self.alignment)
+    }
+}
+
 /// Checks a file of `bytes` bytes.
-pub(crate) fn check(source: impl BufRead + Seek, bytes: u64) -> Result<(), GgufError> {
+pub(crate) fn check(source: impl BufRead + Seek, bytes: u64) -> Result<Map, GgufError> {
+    find(source, bytes, None).map(|(map, _)| map)
+}
+
+/// Checks a file of `bytes` bytes and reads the metadata entry `key`, if it is there and a text.
+pub(crate) fn read_text(
+    source: impl BufRead + Seek,
+    bytes: u64,
+    key: &str,
+) -> Result<Option<String>, GgufError> {
+    let (_, text) = find(source, bytes, Some(key.as_bytes()))?;
+    let text = text.map(String::from_utf8).transpose();
+    text.map_err(|_| GgufError::Damaged("a text is no UTF-8"))
+}
+
+fn find(
+    source: impl BufRead + Seek,
+    bytes: u64,
+    wanted: Option<&[u8]>,
+) -> Result<(Map, Option<Vec<u8>>), GgufError> {
     if bytes == 0 {
         return Err(GgufError::Empty);
     }
-    let mut reader = Reader { source, bytes, position: 0 };
-    let needed = reader.file()?;
-    if needed > bytes { Err(GgufError::Weights { bytes, needed }) } else { Ok(()) }
+    let mut reader = Reader { source, bytes, position: 0, wanted, found: None };
+    let map = reader.file()?;
+    if map.needed > bytes {
+        return Err(GgufError::Weights { bytes, needed: map.needed });
+    }
+    Ok((map, reader.found))
 }
 
-struct Reader<R> {
+struct Reader<'key, R> {
     source: R,
     bytes: u64,
     position: u64,
+    /// The key of an entry to read, and its text.
+    wanted: Option<&'key [u8]>,
+    found: Option<Vec<u8>>,
 }
 
-impl<R: BufRead + Seek> Reader<R> {
-    /// Reads the description; the length that the file must have.
-    fn file(&mut self) -> Result<u64, GgufError> {
+impl<R: BufRead + Seek> Reader<'_, R> {
+    /// Reads the description.
+    fn file(&mut self) -> Result<Map, GgufError> {
         let magic = match self.array::<4>() {
             Err(GgufError::Header { .. }) => return Err(GgufError::Magic),
             read => read?,
@@ -96,12 +146,16 @@ impl<R: BufRead + Seek> Reader<R> {
                 alignment = found;
             }
         }
+        let entries_end = self.position;
         let mut end = 0;
         for _ in 0..tensors {
             end = end.max(self.tensor()?);
         }
-        let start = self.position.next_multiple_of(alignment);
-        start.checked_add(end).ok_or(GgufError::Damaged("a tensor ends beyond any file"))
+        let mut map =
+            Map { entries, entries_end, tensors_end: self.position, alignment, needed: 0 };
+        let needed = map.weights().checked_add(end);
+        map.needed = needed.ok_or(GgufError::Damaged("a tensor ends beyond any file"))?;
+        Ok(map)
     }
 
     /// Skips a metadata entry; the alignment if it says it.
@@ -111,6 +165,10 @@ impl<R: BufRead + Seek> Reader<R> {
             return Err(GgufError::Damaged("a metadata entry has no name"));
         }
         let kind = self.u32()?;
+        if self.wanted == Some(key.as_slice()) && kind == STRING {
+            self.found = Some(self.text()?);
+            return Ok(None);
+        }
         if key != ALIGNMENT_KEY {
             self.skip_value(kind, 0)?;
             return Ok(None);
@@ -181,14 +239,23 @@ impl<R: BufRead + Seek> Reader<R> {
     }
 
     fn name(&mut self) -> Result<Vec<u8>, GgufError> {
+        self.short("a name is longer than 64 KiB")
+    }
+
+    fn text(&mut self) -> Result<Vec<u8>, GgufError> {
+        self.short("a text is longer than 64 KiB")
+    }
+
+    /// Bytes behind their number, which is small, or what is wrong otherwise.
+    fn short(&mut self, too_long: &'static str) -> Result<Vec<u8>, GgufError> {
         let length = self.u64()?;
-        if length > NAME_BYTES_MAX {
-            return Err(GgufError::Damaged("a name is longer than 64 KiB"));
+        if length > SHORT_BYTES_MAX {
+            return Err(GgufError::Damaged(too_long));
         }
         self.take(length)?;
-        let mut name = vec![0; usize::try_from(length).expect("at most 64 KiB")];
-        self.source.read_exact(&mut name).map_err(GgufError::Io)?;
-        Ok(name)
+        let mut bytes = vec![0; usize::try_from(length).expect("at most 64 KiB")];
+        self.source.read_exact(&mut bytes).map_err(GgufError::Io)?;
+        Ok(bytes)
     }
 
     fn skip(&mut self, bytes: u64) -> Result<(), GgufError> {
@@ -224,7 +291,7 @@ impl<R: BufRead + Seek> Reader<R> {
 
 // Types of metadata values that are not of a fixed size, and the one that is looked at.
 const U32: u32 = 4;
-const STRING: u32 = 8;
+pub(crate) const STRING: u32 = 8;
 const ARRAY: u32 = 9;
 
 /// The size of a metadata value of type `kind`, if it is fixed.

@@ -12,21 +12,27 @@
 
 mod backend;
 mod context;
+mod evaluator;
 mod gguf;
 mod layout;
 mod ledger;
 mod memory;
 mod model;
+mod note;
 mod options;
+mod quantize;
 mod yardstick;
 
 /// The version of llama.cpp, by the crate that brings it.
 pub const VERSION: &str = "llama-cpp-2 0.1.160";
 
 pub use context::Context;
+pub use evaluator::{EvaluateError, Evaluator, Scored};
 pub use gguf::GgufError;
 pub use model::{Facts, Model, OpenError};
+pub use note::{NoteError, copy_with_note, read_note};
 pub use options::{ContextError, LayoutKind, Options};
+pub use quantize::{Quantization, QuantizeError, quantize};
 pub use yardstick::{Yardstick, YardstickError};
 
 #[cfg(test)]

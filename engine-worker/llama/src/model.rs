@@ -16,7 +16,7 @@ use units::Token;
 
 use crate::{
     backend,
-    gguf::{self, GgufError},
+    gguf::{self, GgufError, Map},
     memory,
 };
 
@@ -106,7 +106,7 @@ impl Model {
     /// The file is missing, unreadable, cut off, of another kind, or of an architecture that is not
     /// served.
     pub fn open(path: &Path, gpu_layers: u32) -> Result<Self, OpenError> {
-        let file_bytes = check_file(path)?;
+        let (file_bytes, _) = check_file(path)?;
         let refused = |reason| OpenError::Refused { path: path.to_owned(), reason };
         let params = LlamaModelParams::default().with_n_gpu_layers(gpu_layers);
         let llama = LlamaModel::load_from_file(backend::get(), path, &params)
@@ -188,17 +188,23 @@ impl Facts {
     }
 }
 
-/// Reads the file through once without llama.cpp; its length.
-fn check_file(path: &Path) -> Result<u64, OpenError> {
+/// Reads the file through once without llama.cpp; its length, and where its parts lie.
+pub(crate) fn check_file(path: &Path) -> Result<(u64, Map), OpenError> {
+    let (file, bytes) = open_file(path)?;
+    let map = gguf::check(file, bytes)
+        .map_err(|reason| OpenError::Gguf { path: path.to_owned(), reason })?;
+    Ok((bytes, map))
+}
+
+/// Opens what is a file; its length too.
+pub(crate) fn open_file(path: &Path) -> Result<(io::BufReader<fs::File>, u64), OpenError> {
     let io = |reason| OpenError::Io { path: path.to_owned(), reason };
     let metadata = fs::metadata(path).map_err(io)?;
     if !metadata.is_file() {
         return Err(OpenError::NotAFile { path: path.to_owned() });
     }
     let file = fs::File::open(path).map_err(io)?;
-    gguf::check(io::BufReader::new(file), metadata.len())
-        .map_err(|reason| OpenError::Gguf { path: path.to_owned(), reason })?;
-    Ok(metadata.len())
+    Ok((io::BufReader::new(file), metadata.len()))
 }
 
 /// Why a model that llama.cpp loads is not served all the same: a step of it would abort the process,

@@ -86,7 +86,9 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Vec<String>> {
     let mut found = Vec::new();
     found.extend(edges::check(&members));
     found.extend(purity::check_dependencies(&members));
-    found.extend(lints::check_manifests(&members));
+    let workspace = sources.iter().find(|source| source.path == "Cargo.toml");
+    let workspace = workspace.context("there is no Cargo.toml")?;
+    found.extend(lints::check_manifests(&members, &workspace.text));
     found.extend(invariants::check(&sources));
     found.extend(leftovers::check(&sources));
     found.extend(named_tests::check(&sources));

@@ -185,6 +185,7 @@ fn what_make_run_is_told_is_checked_first() {
         &[("PORT", "65535"), ("MODEL", "m.gguf")],
         &[("BACKEND", "llama"), ("MODEL", "m.gguf")],
         &[("BACKEND", "mock"), ("MODEL", "no.gguf")],
+        &[("MODEL_EXACT", "1"), ("MODEL_OPTIMIZE", "0")],
     ] {
         assert_eq!(check(vars), (true, String::new()), "{vars:?}");
     }
@@ -195,6 +196,8 @@ fn what_make_run_is_told_is_checked_first() {
         (("PORT", "-1"), "PORT=-1 is not a port: 1 to 65535"),
         (("PORT", "80a"), "PORT=80a is not a port: 1 to 65535"),
         (("BACKEND", "cuda"), "BACKEND=cuda is not a backend: llama or mock"),
+        (("MODEL_EXACT", "yes"), "MODEL_EXACT=yes is not 1, for yes, or 0"),
+        (("MODEL_OPTIMIZE", "2"), "MODEL_OPTIMIZE=2 is not 1, for yes, or 0"),
         (("MODEL", "no.gguf"), "MODEL=no.gguf does not exist"),
         (("MODEL", "."), "MODEL=. is not a file"),
     ] {

@@ -39,7 +39,9 @@ impl File {
     }
 
     fn check(&self) -> Result<(), String> {
-        check(Cursor::new(&self.0), self.0.len() as u64).map_err(|error| error.to_string())
+        check(Cursor::new(&self.0), self.0.len() as u64)
+            .map(drop)
+            .map_err(|error| error.to_string())
     }
 }
 

@@ -2,8 +2,10 @@
 
 mod chats;
 mod drive;
+mod evaluate;
 mod files;
 mod layouts;
+mod quantize;
 mod steps;
 mod tokens;
 
