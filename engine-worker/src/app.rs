@@ -25,6 +25,7 @@ use crate::{
     identity::Identity,
     metrics,
     prepare::{Pantry, PantryLimits},
+    provenance::Provenance,
     scheduling::{self, Told},
     settings::{BackendKind, EngineSettings},
     step_loop::Message,
@@ -200,6 +201,10 @@ fn report_load(settings: &EngineSettings, backend: &Backend, limits: &Limits, cl
     let (model, slots, context_tokens) = (&backend.model.id, limits.slots, limits.context_tokens);
     let took = clock.now().since(Micros(0));
     tracing::info!(model, slots, context_tokens, "model loaded after {took}");
+    if let Some(Provenance { source, to, report, .. }) = &backend.model.derived {
+        let (original, perplexity) = (&source.name, report.likeness.ratio);
+        tracing::info!(original, to, perplexity, "the file is re-quantised by `optimize`");
+    }
     if settings.context_tokens > context_tokens {
         let asked = settings.context_tokens;
         tracing::warn!(

@@ -7,6 +7,7 @@ use text::Tokenizer;
 
 use crate::{
     calibration::CostSource,
+    provenance::Provenance,
     settings::{BackendKind, EngineSettings},
 };
 
@@ -57,6 +58,8 @@ pub struct ModelFacts {
     pub file_bytes: u64,
     /// Tokens of context that it was trained on.
     pub context_train: u32,
+    /// What its file was made of, if `engine-worker optimize` made it.
+    pub derived: Option<Provenance>,
 }
 
 /// What takes long to load, and is the same whatever it is configured to.

@@ -337,6 +337,7 @@ impl Engine for EngineService {
                 context_train_tokens: model.context_train,
                 vocabulary,
                 created: self.facts.created,
+                derived_from: model.derived.as_ref().map(wire::derived_from),
             }),
             backend: self.facts.backend.into(),
             layout: self.watch.told.layout.into(),

@@ -2,7 +2,6 @@
 
 use std::{
     fs::File,
-    io,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock, mpsc},
     thread,
@@ -12,6 +11,8 @@ use std::{
 use sha2::{Digest as _, Sha256};
 use text::Vocabulary;
 use units::Token;
+
+use crate::digest;
 
 /// A hash, hexadecimal, that is there or is being made: of a large file that takes minutes, so it is made
 /// beside everything else.
@@ -43,7 +44,7 @@ impl Identity {
         let mut hasher = Sha256::new_with_prefix(backend);
         let ids = (0..).map(Token).take(vocabulary.len());
         ids.for_each(|token| hasher.update(vocabulary.piece(token)));
-        let hash = Arc::new(OnceLock::from(hex(&hasher.finalize())));
+        let hash = Arc::new(OnceLock::from(digest::hex(&hasher.finalize())));
         Self { hash, making: mpsc::channel().1 }
     }
 
@@ -60,16 +61,11 @@ impl Identity {
     }
 }
 
-fn hash_file(mut file: File, path: &Path, hash: &OnceLock<String>) {
-    let mut hasher = Sha256::new();
-    match io::copy(&mut file, &mut hasher) {
-        Ok(_) => drop(hash.set(hex(&hasher.finalize()))),
+fn hash_file(file: File, path: &Path, hash: &OnceLock<String>) {
+    match digest::of_reader(file) {
+        Ok(sha256) => drop(hash.set(sha256)),
         Err(error) => tracing::warn!("cannot hash {}: {error}", path.display()),
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -15,14 +15,18 @@ pub mod backend;
 pub mod calibration;
 pub mod cli;
 pub mod profile;
+pub mod provenance;
 pub mod settings;
 
+mod digest;
 mod engine_thread;
 mod grpc;
 mod hub;
 mod identity;
 mod laps;
 mod metrics;
+#[cfg(feature = "llama")]
+mod optimize;
 mod outlet;
 mod prefixes;
 mod prepare;

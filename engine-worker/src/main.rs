@@ -8,7 +8,7 @@ use service::exit::refused;
 fn main() -> ExitCode {
     let args: Vec<_> = std::env::args_os().collect();
     if cli::is_asked(&args) {
-        return service::exit::code("engine-worker", cli::run(&args));
+        return cli::run(&args);
     }
     let settings: EngineSettings = match service::settings::load() {
         Ok(settings) => settings,

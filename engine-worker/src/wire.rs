@@ -12,6 +12,7 @@ use crate::{
     hub::{Published, Record},
     outlet::{Answer, Note},
     prefixes::Listing,
+    provenance::Provenance,
     scheduling::Told,
 };
 
@@ -19,6 +20,16 @@ pub(crate) fn tier(tier: Tier) -> v1::Tier {
     match tier {
         Tier::Promised => v1::Tier::Promised,
         Tier::BestEffort => v1::Tier::BestEffort,
+    }
+}
+
+pub(crate) fn derived_from(provenance: &Provenance) -> v1::Derivation {
+    let Provenance { source, to, report, maker: _ } = provenance;
+    v1::Derivation {
+        name: source.name.clone(),
+        sha256: source.sha256.clone(),
+        r#type: to.clone(),
+        perplexity_ratio: report.likeness.ratio,
     }
 }
 

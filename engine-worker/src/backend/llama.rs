@@ -1,12 +1,13 @@
 //! The llama.cpp backend.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use anyhow::Context as _;
 use llama::{LayoutKind as Layout, Model, Options};
 
 use super::{Backend, ModelFacts, Sizes, model_id};
 use crate::{
+    provenance::{self, Provenance},
     scheduling,
     settings::{EngineSettings, LayoutKind, PrefixCacheKind},
 };
@@ -37,16 +38,20 @@ pub(super) fn backend(model: Arc<Model>, settings: &EngineSettings) -> Backend {
         batch_tokens: settings.batch_tokens().max(sizes.slots),
         threads: settings.threads(),
     };
+    let derived = settings.model.as_deref().and_then(provenance);
+    // A re-quantised file goes by the name of its original.
+    let original = derived.as_ref().map(|it| Path::new(&it.source.name));
     tracing::info!(threads = options.threads, "llama.cpp may compute");
     Backend {
         name: "llama",
         tokenizer: model.clone(),
         sizes,
         model: ModelFacts {
-            id: model_id(settings, settings.model.as_deref()),
+            id: model_id(settings, original.or(settings.model.as_deref())),
             architecture: facts.architecture.clone(),
             file_bytes: facts.file_bytes,
             context_train: facts.context_train,
+            derived,
         },
         owners,
         keeps: owners > 0 && layout == LayoutKind::Streams,
@@ -58,4 +63,11 @@ pub(super) fn backend(model: Arc<Model>, settings: &EngineSettings) -> Backend {
             Ok(())
         }),
     }
+}
+
+/// What the file says that it was made of. One whose words are not understood is served all the same.
+fn provenance(path: &Path) -> Option<Provenance> {
+    let note = llama::read_note(path, provenance::KEY).ok().flatten()?;
+    let read = Provenance::from_json(&note);
+    read.inspect_err(|error| tracing::warn!(%error, "the file's provenance makes no sense")).ok()
 }

@@ -41,6 +41,7 @@ pub(super) fn backend(settings: &EngineSettings) -> anyhow::Result<Backend> {
             architecture: "mock".into(),
             file_bytes: 0,
             context_train: CONTEXT_TRAIN,
+            derived: None,
         },
         owners: scheduling::owners(&settings.scheduling, sizes.slots, true),
         keeps: false,

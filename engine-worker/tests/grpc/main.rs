@@ -7,5 +7,7 @@ mod logprobs;
 mod metrics;
 #[cfg(feature = "llama")]
 mod model;
+#[cfg(feature = "llama")]
+mod optimized;
 mod prefixes;
 mod worker;

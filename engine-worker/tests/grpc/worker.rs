@@ -18,6 +18,16 @@ pub(crate) const FAST: &[&str] =
     &["--mock-base-us", "200", "--mock-decode-us", "50", "--mock-prefill-us", "1"];
 pub(crate) const SLOW: &[&str] = &["--mock-base-us", "20000"];
 
+/// The default model, or the one that CADENCE_TEST_MODEL names.
+#[cfg(feature = "llama")]
+pub(crate) fn model_path() -> String {
+    let fetched =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../.cache/models/SmolLM2-135M-Instruct.Q4_1.gguf");
+    let path = std::env::var("CADENCE_TEST_MODEL").unwrap_or_else(|_| fetched.into());
+    assert!(std::path::Path::new(&path).is_file(), "{path} is missing: run `make model` first");
+    path
+}
+
 /// A running worker and a client of it.
 pub(crate) struct Worker {
     pub(crate) client: EngineClient<Channel>,
@@ -31,15 +41,10 @@ impl Worker {
         Self::launch(&[&["--backend", "mock", "--metrics-listen", ""], args].concat()).await
     }
 
-    /// On the default model, or the one that CADENCE_TEST_MODEL names.
+    /// On the real model.
     #[cfg(feature = "llama")]
     pub(crate) async fn model(args: &[&str]) -> Self {
-        let fetched = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../.cache/models/SmolLM2-135M-Instruct.Q4_1.gguf"
-        );
-        let path = std::env::var("CADENCE_TEST_MODEL").unwrap_or_else(|_| fetched.into());
-        assert!(std::path::Path::new(&path).is_file(), "{path} is missing: run `make model` first");
+        let path = model_path();
         let fixed = ["--model", &path, "--threads", "1", "--metrics-listen", ""];
         Self::launch(&[&fixed, args].concat()).await
     }
