@@ -1,5 +1,6 @@
 #!/bin/sh
-# Checks what `make run` was told, before minutes go into a build: the variables PORT, BACKEND and MODEL.
+# Checks what `make run` was told, before minutes go into a build: the variables PORT,
+# BACKEND, MODEL, MODEL_EXACT and MODEL_OPTIMIZE.
 set -eu
 # shellcheck source=support/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -13,6 +14,16 @@ case ${BACKEND:-llama} in
 llama | mock) ;;
 *) fail "BACKEND=$BACKEND is not a backend: llama or mock" ;;
 esac
+
+# yes_or_no NAME VALUE: a switch that is misspelt would be off without a word.
+yes_or_no() {
+    case $2 in
+    '' | 0 | 1) ;;
+    *) fail "$1=$2 is not 1, for yes, or 0" ;;
+    esac
+}
+yes_or_no MODEL_EXACT "${MODEL_EXACT:-}"
+yes_or_no MODEL_OPTIMIZE "${MODEL_OPTIMIZE:-}"
 
 # The mock wants no model, and without a name the default one is fetched.
 if [ "${BACKEND:-llama}" = llama ] && [ -n "${MODEL:-}" ]; then

@@ -8,6 +8,7 @@
 mod child;
 mod console;
 mod log;
+mod optimized;
 mod options;
 mod overruled;
 mod policy;

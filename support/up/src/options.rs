@@ -16,6 +16,9 @@ pub(crate) struct Options {
     /// The model that the engine serves, a GGUF file
     #[arg(long, value_name = "FILE")]
     pub(crate) model: Option<PathBuf>,
+    /// A re-quantised copy of the model, made if it is not there, and served if it is as good and faster
+    #[arg(long, value_name = "FILE", requires = "model")]
+    pub(crate) optimized_model: Option<PathBuf>,
     /// The engine's backend
     #[arg(long, value_enum)]
     pub(crate) backend: Option<Backend>,

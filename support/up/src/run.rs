@@ -18,6 +18,7 @@ use tokio::{
 
 use crate::{
     console::Console,
+    optimized::{self, Choice},
     options::Options,
     overruled, preflight, ready,
     service::{Order, Service},
@@ -29,12 +30,22 @@ use crate::{
 ///
 /// # Errors
 /// Something is missing or in the way; or a process cannot run, and the others have been stopped.
-pub(crate) async fn run(options: Options, console: Console) -> anyhow::Result<()> {
+pub(crate) async fn run(mut options: Options, console: Console) -> anyhow::Result<()> {
     let mut signals = Signals::new().context("cannot listen for signals")?;
-    let specs = stack::specs(&options, &bin_dir(&options)?);
+    let bin_dir = bin_dir(&options)?;
+    let specs = stack::specs(&options, &bin_dir);
     let run_dir = options.run_dir();
     let _claim = preflight::Claim::take(&run_dir)?;
     preflight::check(&options, &specs)?;
+    match optimized::choose(&options, &bin_dir, &console, &mut signals).await {
+        Choice::Original => {}
+        Choice::Copy(copy) => options.model = Some(copy),
+        Choice::Stop => {
+            console.line("stopped");
+            return Ok(());
+        }
+    }
+    let specs = stack::specs(&options, &bin_dir);
     let overruled = overruled::find(&options, &specs, |var| std::env::var(var).ok())?;
     overruled.iter().for_each(|line| console.line(line));
 

@@ -4,7 +4,7 @@ mod harness;
 
 use std::{fs, net::TcpListener};
 
-use harness::{NAMES, STUBBORN, Stage, eventually, is_alive};
+use harness::{NAMES, OBEDIENT, STUBBORN, Stage, eventually, is_alive};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::getpgid,
@@ -238,4 +238,72 @@ fn missing_files_are_named_at_once() {
     fs::remove_file(stage.path().join("bin/gateway")).expect("a program");
     says(&[], &format!("there is no program {folder}/bin/gateway; build it first"));
     assert_eq!(stage.events(), [""; 0]);
+}
+
+/// An engine that, asked to optimise, notes how and does this, and otherwise notes the model that it serves.
+fn optimizer(body: &str) -> String {
+    format!(
+        "if [ \"$1\" = optimize ]; then note \"asked: $*\"; {body}; fi\n\
+         while [ $# -gt 1 ] && [ \"$1\" != --model ]; do shift; done; note \"serves $2\"\n{OBEDIENT}"
+    )
+}
+
+/// A stage with a model, and the flags for it and for a copy of it.
+fn stage_with_model(optimizing: &str) -> (Stage, [String; 4]) {
+    let stage = Stage::new();
+    stage.program("engine-worker", &optimizer(optimizing));
+    let [model, copy] = ["model.gguf", "kept/copy.gguf"].map(|name| stage.path().join(name));
+    fs::write(&model, "a model").expect("written");
+    let [model, copy] = [model, copy].map(|path| path.display().to_string());
+    (stage, ["--model".into(), model, "--optimized-model".into(), copy])
+}
+
+#[test]
+fn a_copy_that_is_as_good_and_faster_is_served() {
+    let (stage, flags) = stage_with_model("echo a table; echo 1.9x; exit 0");
+    let [_, model, _, copy] = &flags;
+    let up = stage.up(&flags.each_ref().map(String::as_str));
+    stage.wait_for_event(&format!("engine-worker serves {copy}"));
+    let asked = format!("engine-worker asked: optimize --refresh --model {model} --out {copy}");
+    assert_eq!(stage.events()[0], asked);
+    up.wait_for("cadence: once for this model: ");
+    up.wait_for("cadence: serving a re-quantised copy: 1.9x");
+}
+
+#[test]
+fn whatever_is_wrong_with_a_copy_the_model_is_served() {
+    for (optimizing, said) in [
+        ("echo 'perplexity 1.19x'; exit 3", "the model as it is: perplexity 1.19x"),
+        ("echo 'no faster'; exit 4", "the model as it is: no faster"),
+        ("exit 1", "the model as it is: there is no faster copy of it"),
+        ("kill -9 $$", "the model as it is: there is no faster copy of it"),
+    ] {
+        let (stage, flags) = stage_with_model(optimizing);
+        let up = stage.up(&flags.each_ref().map(String::as_str));
+        stage.wait_for_event(&format!("engine-worker serves {}", flags[1]));
+        up.wait_for(said);
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_keeps_nobody_from_being_served() {
+    let (stage, flags) = stage_with_model("exit 0");
+    fs::write(stage.path().join("kept"), "a file").expect("written");
+    let up = stage.up(&flags.each_ref().map(String::as_str));
+    stage.wait_for_event(&format!("engine-worker serves {}", flags[1]));
+    up.wait_for("the model as it is: cannot make the folder ");
+}
+
+#[test]
+fn the_making_of_a_copy_can_be_stopped() {
+    let (stage, flags) = stage_with_model(
+        "trap 'note tidied; exit 1' TERM; note busy; while :; do sleep 0.02; done",
+    );
+    let up = stage.up(&flags.each_ref().map(String::as_str));
+    stage.wait_for_event("engine-worker busy");
+    up.signal(Signal::SIGTERM);
+    let (status, output) = up.end();
+    assert!(status.success() && output.ends_with("cadence: stopped\n"), "{output}");
+    assert_eq!(stage.events()[1..], ["engine-worker busy", "engine-worker tidied"]);
+    assert_eq!(stage.pid_files(), [""; 0]);
 }
