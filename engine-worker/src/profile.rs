@@ -20,6 +20,7 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow, bail};
+use nix::sys::signal::{Signal, raise};
 use pprof::{ProfilerGuard, ProfilerGuardBuilder};
 use tempfile::NamedTempFile;
 
@@ -58,8 +59,10 @@ impl Target {
     /// # Errors
     /// The system has no timer or no thread for it.
     pub fn start(self) -> anyhow::Result<Profile> {
+        let cannot = "profile: cannot take samples";
+        prime().context(cannot)?;
         let builder = ProfilerGuardBuilder::default().frequency(SAMPLES_PER_SECOND);
-        let guard = builder.build().context("profile: cannot take samples")?;
+        let guard = builder.build().context(cannot)?;
         let (stop, stopped) = mpsc::sync_channel(1);
         let run = move || match self.run(guard, &stopped) {
             Ok(samples) => tracing::info!(samples, "profile written"),
@@ -91,6 +94,17 @@ impl Target {
         placed.with_context(|| format!("cannot write {}", path.display()))?;
         Ok(flame.samples())
     }
+}
+
+/// Takes one sample of this thread, here. The first sample of a process reads the unwind tables of all its
+/// libraries into memory; a later one comes by a signal, perhaps in the middle of an allocation, where taking
+/// memory would break the allocator.
+fn prime() -> anyhow::Result<()> {
+    // So seldom that the timer has no part in it.
+    let guard = ProfilerGuardBuilder::default().frequency(1).build()?;
+    raise(Signal::SIGPROF)?;
+    drop(guard);
+    Ok(())
 }
 
 /// A place beside `path` for what will be there.
