@@ -110,7 +110,7 @@ pub fn chunk(course: &Course) -> Option<u32> {
 /// No chunk is shorter.
 const SHORTEST: u32 = 32;
 /// What a shorter chunk may cost more.
-const CHUNK_LOSS: f64 = 0.05;
+const CHUNK_LOSS: f64 = 0.02;
 
 /// What a token of such a prompt adds to a step that decodes, by the widest that was measured with and
 /// without.
@@ -175,7 +175,7 @@ mod tests {
             (0, 128, 284_000),
             (0, 256, 564_000),
         ];
-        assert_eq!(chunk(&course(&flat)), Some(64));
+        assert_eq!(chunk(&course(&flat)), Some(128));
         // Beside answers a step of 64 rows scans everybody's cells.
         let tiled = [
             (8, 0, 44_000),

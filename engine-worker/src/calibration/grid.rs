@@ -7,7 +7,7 @@ use super::{Composition, Reach};
 /// What a sequence holds that has hardly begun.
 const SHALLOW: u32 = 16;
 /// Deeper sequences tell nothing new: attended cells cost the same each.
-const DEEPEST: u32 = 1_024;
+const DEEPEST: u32 = 512;
 /// Longer prompts than a step of this can hold are not measured: none is planned.
 const STEP: Span = Span::from_millis(600);
 /// The part of the time that may be spent on computing what deep sequences hold.
@@ -152,10 +152,10 @@ mod tests {
     fn a_small_model_is_measured_deep_and_a_large_one_as_deep_as_there_is_time() {
         let grid =
             |token_us, patience| Grid::new(&REACH, Span(token_us), Span::from_secs(patience));
-        assert_eq!(grid(2_200, 30), Grid { longest: 272, deep: 1_024 });
+        assert_eq!(grid(2_200, 30), Grid { longest: 272, deep: 512 });
         assert_eq!(grid(2_200, 4), Grid { longest: 272, deep: 272 });
         assert_eq!(grid(80_000, 4), Grid { longest: 16, deep: 7 });
-        assert_eq!(grid(0, 4), Grid { longest: 512, deep: 1_024 });
+        assert_eq!(grid(0, 4), Grid { longest: 512, deep: 512 });
     }
 
     #[test]

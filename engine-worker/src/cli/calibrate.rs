@@ -137,7 +137,7 @@ pub(super) fn run(options: Options) -> anyhow::Result<()> {
             out,
             "\nsteps that it was not fitted to, as a scheduler would have predicted them:\n"
         )?;
-        print_residuals(&mut out, &residuals)?;
+        print_residuals(&mut out, &residuals, |it| if it.holds() { "" } else { "too far off" })?;
     }
     if !options.dry_run {
         let path = folder.write(&artifact).map_err(|error| unwritable(&folder, &error))?;
@@ -200,14 +200,19 @@ fn print(out: &mut impl Write, tried: &[Candidate], artifact: &Artifact) -> io::
         out,
         "\npicked for the most tokens a second of 8 requests at once, each 128 prompt tokens and 64 of answer;\n\
          where that is within 3 %, for the fewest threads, then for streams\n\
-         {} prompt tokens a step: the fewest that cost at most 5 % more each than the best\n\
+         {} prompt tokens a step: the fewest that cost at most 2 % more each than the best\n\
          {} rows a batch, so that such a step is one batch\n",
         picked.prefill_tokens, picked.batch_tokens
     )?;
-    print_residuals(out, &artifact.residuals)
+    writeln!(out, "how far off the model is, on the steps that it was fitted to:\n")?;
+    print_residuals(out, &artifact.residuals, |_| "")
 }
 
-fn print_residuals(out: &mut impl Write, residuals: &[Residual]) -> io::Result<()> {
+fn print_residuals(
+    out: &mut impl Write,
+    residuals: &[Residual],
+    verdict: impl Fn(&Residual) -> &'static str,
+) -> io::Result<()> {
     writeln!(
         out,
         "| steps | | error, median | 95 of 100 | equal steps apart, median | 95 of 100 | |"
@@ -224,7 +229,7 @@ fn print_residuals(out: &mut impl Write, residuals: &[Residual]) -> io::Result<(
             percent(it.error_p95),
             percent(it.spread_p50),
             percent(it.spread_p95),
-            if it.holds() { "" } else { "too far off" }
+            verdict(it)
         )?;
     }
     Ok(())
