@@ -282,7 +282,9 @@ impl Context<'_> {
         let begun = Instant::now();
         let lost = self.make_moves(plan);
         let joined = self.join(plan);
-        self.layout.settle(&mut self.llama);
+        if joined.is_ok() {
+            self.layout.settle(&mut self.llama);
+        }
         let moving = begun.elapsed().into();
         self.moving += moving;
         joined?;

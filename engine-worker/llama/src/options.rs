@@ -128,12 +128,14 @@ impl Options {
 
     pub(crate) fn params(&self, shape: Shape) -> LlamaContextParams {
         let threads = self.threads.cast_signed();
+        // With fewer rows than sequences llama.cpp ends the process.
+        let rows = self.batch_tokens.max(shape.sequences);
         LlamaContextParams::default()
             .with_n_ctx(NonZeroU32::new(shape.cells))
             .with_n_seq_max(shape.sequences)
             .with_kv_unified(matches!(self.layout, LayoutKind::Unified { .. }))
-            .with_n_batch(self.batch_tokens)
-            .with_n_ubatch(self.batch_tokens.min(UBATCH_ROWS))
+            .with_n_batch(rows)
+            .with_n_ubatch(rows.min(UBATCH_ROWS))
             .with_n_threads(threads)
             .with_n_threads_batch(threads)
             .with_flash_attention_policy(FLASH_ATTENTION_ON)

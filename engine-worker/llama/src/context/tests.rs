@@ -204,3 +204,30 @@ fn a_gap_is_closed_and_who_was_moved_goes_on() {
     context.execute(&begin(2, None)).expect("a prompt");
     assert_eq!(context.layout.sequence(Slot(2)), 2);
 }
+
+#[test]
+fn a_newcomer_without_a_token_can_be_moved_too() {
+    let model = model();
+    let mut context = context_of(&model, 9);
+    let first = (0..9).map(|slot| context.execute(&begin(slot, None)).expect("a prompt"));
+    let token = first.last().expect("there are nine").sampled[0].token;
+    // Streams 0, 1 and 5 to 8 are left, and the newcomer is in 1.
+    let left = (1..5).map(|slot| Move::Leave { slot: Slot(slot) }).collect();
+    let outcome = context.execute(&StepPlan { moves: left, ..begin(1, None) }).expect("a step");
+    assert_eq!(outcome.sampled[0].token, token, "they have the same past");
+    let mut streams = [0, 1, 5, 6, 7, 8].map(|slot| context.layout.sequence(Slot(slot)));
+    streams.sort_unstable();
+    assert_eq!(streams, [3, 4, 5, 6, 7, 8]);
+}
+
+#[test]
+fn more_sequences_than_rows_are_no_end_of_the_process() {
+    let model = model();
+    let layout = LayoutKind::Unified { cells: 512 };
+    let options =
+        Options { slots: 2, context_tokens: 256, batch_tokens: 2, threads: 1, owners: 40, layout };
+    let mut context = model.context(&options).expect("fits into memory");
+    assert_eq!(context.batch_tokens(), 2);
+    let prompt = begin(0, None);
+    assert!(matches!(context.execute(&prompt), Err(EngineError::Unfit(_))), "four rows");
+}
