@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    net::TcpListener,
     path::Path,
     process::{Child, Command, Output, Stdio},
     time::Duration,
@@ -42,8 +41,7 @@ impl Drop for Worker {
 
 impl Worker {
     async fn start(profile: &Path, args: &[&str]) -> Self {
-        let free = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port");
-        let address = free.to_string();
+        let address = ports::free_address().to_string();
         let channel = service::grpc::connect_lazily(&address).expect("an address");
         let mut command = command(profile);
         command.args(["--listen", &address]).args(args);

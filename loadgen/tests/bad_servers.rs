@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::{io::Write as _, net::TcpListener, thread, time::Duration};
+use std::{io::Write as _, thread, time::Duration};
 
 use support::{Bench, GOOD, SSE, Server, read_request};
 
@@ -25,8 +25,7 @@ fn a_good_answer_is_ok() {
 
 #[test]
 fn nobody_listens() {
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let done = Bench::new().run(&format!("http://{address}"), &[]);
+    let done = Bench::new().run(&format!("http://{}", ports::free_address()), &[]);
     assert_eq!(done.classes()["connect"], 10);
 }
 

@@ -1,7 +1,6 @@
 //! The real binary, and a client of it.
 
 use std::{
-    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
@@ -31,7 +30,7 @@ pub(crate) struct Service {
 impl Service {
     /// Starts it over a trace folder, and returns when it answers.
     pub(crate) async fn start(traces: &Path, flags: &[&str]) -> Self {
-        let [address, metrics] = free_addresses();
+        let [address, metrics] = [(); 2].map(|()| ports::free_address().to_string());
         let log = traces.with_extension("log");
         let file = std::fs::File::options().create(true).append(true).open(&log).expect("a log");
         let child = Command::new(BINARY)
@@ -204,10 +203,4 @@ fn ask(number: u128) -> v1::DecideRequest {
         tenant: "somebody".into(),
         ..Default::default()
     }
-}
-
-/// Free a moment ago.
-fn free_addresses() -> [String; 2] {
-    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
-    listeners.map(|listener| listener.local_addr().expect("an address").to_string())
 }

@@ -2,7 +2,7 @@
 
 use std::{
     io::{Read as _, Write as _},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     time::Duration,
 };
 
@@ -32,8 +32,7 @@ async fn scraped(address: &str) -> String {
 /// The only test of this process that starts metrics, of which a process has one set.
 #[tokio::test]
 async fn every_metric_says_what_it_is() {
-    let free = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port");
-    let address = free.to_string();
+    let address = ports::free_address().to_string();
     let args = [FAST, &["--backend", "mock", "--metrics-listen", &address]].concat();
     let mut worker = Worker::launch(&args).await;
     worker.ask(prepare(1, "count me"), prepared(1, 5)).await;

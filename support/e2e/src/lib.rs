@@ -25,4 +25,4 @@ pub use process::{Conditions, Process, processor_time};
 pub use skip::skipped;
 pub use spec::Spec;
 pub use stack::{Stack, eventually};
-pub use wiring::{Links, free_ports};
+pub use wiring::Links;

@@ -1,6 +1,8 @@
 //! Where the processes of a stack listen, and where they find each other.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
+
+use ports::free_port;
 
 use crate::{Link, Spec};
 
@@ -35,17 +37,16 @@ pub(crate) struct Doors {
 impl Wiring {
     pub(crate) async fn of(spec: &Spec) -> Self {
         let engines = 1 + spec.spares;
-        let mut free = free_ports(2 * engines + 2 + spec.gateways).into_iter();
-        let mut port = || free.next().expect("enough ports were asked for");
-        let mut doors = || Doors { grpc: port(), metrics: port() };
+        let doors = || Doors { grpc: free_port(), metrics: free_port() };
         let engines: Vec<Doors> = (0..engines).map(|_| doors()).collect();
         let admission = doors();
+        let gateways = (0..spec.gateways).map(|_| free_port()).collect();
         let links = if spec.linked {
             Some(Links::between(engines[0].grpc, admission.grpc).await)
         } else {
             None
         };
-        Self { engines, admission, gateways: free.collect(), links }
+        Self { engines, admission, gateways, links }
     }
 
     pub(crate) fn engine_flags(&self, number: usize) -> Vec<String> {
@@ -102,15 +103,4 @@ fn flags<const N: usize>(pairs: [(&str, SocketAddr); N]) -> Vec<String> {
 
 fn local(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
-}
-
-/// Ports that were free a moment ago. All are held until all are known, so that none comes twice.
-///
-/// # Panics
-/// Loopback has none.
-#[must_use]
-pub fn free_ports(count: usize) -> Vec<u16> {
-    let listeners: Vec<TcpListener> =
-        (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
-    listeners.iter().map(|it| it.local_addr().expect("an address").port()).collect()
 }

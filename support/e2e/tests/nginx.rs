@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    net::TcpListener,
     path::Path,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -46,7 +45,7 @@ fn nginx(dir: &Path, port: u16, upstream: &str) -> Option<Nginx> {
 async fn tokens_arrive_one_by_one_behind_nginx() {
     let stack = Stack::start(Spec::mock(20_000, 100)).await;
     let dir = tempfile::tempdir().expect("a directory");
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port");
+    let port = ports::free_address();
     let Some(_nginx) = nginx(dir.path(), port.port(), &stack.url(0, "")) else {
         e2e::skipped("nginx: there is none here; Debian has it in nginx-light");
         return;

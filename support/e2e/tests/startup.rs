@@ -3,7 +3,8 @@
 
 use std::{fs, net::TcpListener, path::Path, time::Duration};
 
-use e2e::{Conditions, Process, free_ports};
+use e2e::{Conditions, Process};
+use ports::free_address;
 
 /// The exit code of a process that cannot run as it is configured.
 const REFUSED: i32 = 78;
@@ -19,10 +20,9 @@ const SERVICES: [(&str, &str, bool); 3] = [
 /// Starts a binary on free ports; returns what it says before it ends. A model that does not exist keeps
 /// the engine from running, if it gets that far.
 fn says(dir: &Path, binary: &str, args: &[&str], vars: &[(&str, &str)]) -> String {
-    let ports = free_ports(2);
-    let mut all = vec!["--listen".to_owned(), format!("127.0.0.1:{}", ports[0])];
+    let mut all = vec!["--listen".to_owned(), free_address().to_string()];
     if binary != "gateway" {
-        all.extend(["--metrics-listen".into(), format!("127.0.0.1:{}", ports[1])]);
+        all.extend(["--metrics-listen".into(), free_address().to_string()]);
     }
     if binary == "engine-worker" {
         all.extend(["--model".into(), "there-is-no-such.gguf".into()]);

@@ -38,8 +38,7 @@ pub(crate) struct Stage {
 impl Stage {
     /// All three obey.
     pub(crate) fn new() -> Self {
-        let listeners = [(); 5].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
-        let ports = listeners.map(|it| it.local_addr().expect("an address").port());
+        let ports = [(); 5].map(|()| ports::free_port());
         let stage = Self { dir: tempfile::tempdir().expect("a folder"), ports };
         fs::create_dir(stage.dir.path().join("bin")).expect("a folder");
         NAMES.iter().for_each(|name| stage.program(name, OBEDIENT));
