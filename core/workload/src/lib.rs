@@ -17,6 +17,7 @@ mod prompt;
 mod prose;
 mod slo;
 mod source;
+mod stretch;
 pub mod trace;
 
 pub use arrival::{ARRIVALS_MAX, ArrivalError, Arrivals};
@@ -28,3 +29,4 @@ pub use prompt::{Content, Part, Passage, Prompt, Role};
 pub use prose::Style;
 pub use slo::{Budgets, Observed, ParseSloError, Slo, Verdict};
 pub use source::{Ask, Given, Source};
+pub use stretch::Stretch;

@@ -5,7 +5,7 @@ use units::TokenCount;
 use crate::{
     draws::Draws,
     length::{Lengths, scale},
-    prompt::{Passage, Prompt},
+    prompt::{Passage, Prompt, UNSHARED},
     prose::Style,
 };
 
@@ -89,7 +89,7 @@ impl Mix {
 
 /// An id that no shared passage has.
 fn unique(draws: &mut Draws) -> u64 {
-    draws.bits() | 1 << 63
+    draws.bits() | UNSHARED
 }
 
 #[cfg(test)]
@@ -106,6 +106,8 @@ mod tests {
             assert!((505..=648).contains(&prompt.tokens().0), "{}", prompt.tokens().0);
             assert!((16..=512).contains(&answer.0));
             let system = prompt.passages().next().expect("a system prompt");
+            let shared = if system.id < 4 { system.tokens } else { TokenCount(0) };
+            assert_eq!(prompt.shared_tokens(), shared);
             *counts.entry(system.id).or_default() += 1;
         }
         let shared: Vec<_> = (0..4).map(|id| counts[&id]).collect();

@@ -76,7 +76,16 @@ impl Role {
     }
 }
 
+/// Where ids of passages that no other prompt has begin.
+pub(crate) const UNSHARED: u64 = 1 << 63;
+
 impl Passage {
+    /// Whether other prompts may have it too.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.id < UNSHARED
+    }
+
     /// Its text.
     #[must_use]
     pub fn text(&self) -> String {
@@ -141,6 +150,13 @@ impl Prompt {
     #[must_use]
     pub fn tokens(&self) -> TokenCount {
         self.parts.iter().map(|part| part.content.tokens()).sum()
+    }
+
+    /// Tokens of the passages that it begins with and that other prompts may begin with too: what an idle
+    /// server with a prefix cache knows.
+    #[must_use]
+    pub fn shared_tokens(&self) -> TokenCount {
+        self.passages().take_while(|it| it.is_shared()).map(|it| it.tokens).sum()
     }
 
     /// The made passages, in order.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use units::{Micros, Span, TokenCount};
 
 use crate::{
-    prompt::{Content, Part, Passage, Prompt, Role},
+    prompt::{Content, Part, Passage, Prompt, Role, UNSHARED},
     prose::Style,
     slo::Budgets,
     source::Given,
@@ -19,8 +19,6 @@ use crate::{
 const HASH_BLOCK: u32 = 512;
 /// Tokens of a prompt that a trace may ask for.
 const PROMPT_TOKENS_MAX: u32 = 10_000_000;
-/// Where ids of passages that nobody shares begin.
-const UNSHARED: u64 = 1 << 63;
 
 /// One request of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,6 +19,8 @@ use units::{BlockCount, Micros, RequestId, Span, Token};
 
 const PROMPT_TOKENS: usize = 64;
 const CONTEXT_TOKENS: u32 = 512;
+/// Room for the prompts of all sequences: the step that computes them is not timed.
+const BATCH_TOKENS: u32 = 1_536;
 
 /// What is run.
 struct Plan {
@@ -51,7 +53,7 @@ struct Run {
 fn main() {
     let measured = env::args().any(|arg| arg == "--bench");
     let plan = if measured {
-        Plan { widths: &[1, 4, 8], tokens: 96, pairs: 9 }
+        Plan { widths: &[1, 4, 8, 16, 24], tokens: 48, pairs: 11 }
     } else {
         Plan { widths: &[2], tokens: 4, pairs: 1 }
     };
@@ -59,9 +61,9 @@ fn main() {
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
     let threads = u32::try_from(threads).expect("a machine has fewer processors");
     let options = Options {
-        slots: 8,
+        slots: 24,
         context_tokens: CONTEXT_TOKENS,
-        batch_tokens: 512,
+        batch_tokens: BATCH_TOKENS,
         threads,
         owners: 0,
         layout: LayoutKind::Streams,
@@ -192,14 +194,14 @@ impl Bench<'_> {
 
 fn limits() -> Limits {
     Limits {
-        slots: 8,
+        slots: 24,
         context_tokens: CONTEXT_TOKENS,
-        batch_tokens: 512,
-        prefill_tokens: 512,
+        batch_tokens: BATCH_TOKENS,
+        prefill_tokens: BATCH_TOKENS,
         step: Span::from_secs(60),
         waiting: 64,
         unleased: 64,
-        kv_blocks: BlockCount(8 * CONTEXT_TOKENS / 16),
+        kv_blocks: BlockCount(24 * CONTEXT_TOKENS / 16),
         rules: sched::Rules::default(),
     }
 }

@@ -17,8 +17,6 @@ use super::{
 };
 use crate::{console, run::Shape, summary::quantile};
 
-/// How many streams decode at once.
-const WIDTHS: [u32; 4] = [1, 4, 8, 16];
 /// Requests of the workload whose lengths are looked at.
 const LENGTHS: u64 = 2_000;
 
@@ -98,7 +96,7 @@ pub(super) async fn measure(
     console::note("prefill ...");
     let prefill = prefill(prober, quantile(&prompts, 0.95), options.samples, &mut ids).await?;
     let mut decode = Vec::new();
-    for width in WIDTHS {
+    for &width in &options.streams {
         console::note(&format!("decode, {width} at once ..."));
         decode.push(decode_at(prober, width, options.decode_tokens, &mut ids).await?);
     }

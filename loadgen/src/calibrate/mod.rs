@@ -31,6 +31,9 @@ pub(crate) struct Options {
     /// Prompts of each length, and whole requests one after the other
     #[arg(long, value_name = "COUNT", default_value_t = 6, value_parser = clap::value_parser!(u32).range(2..=100))]
     samples: u32,
+    /// How many streams are decoded at once, one number after the other
+    #[arg(long, value_name = "COUNT,...", value_delimiter = ',', default_values_t = [1, 4, 8, 16], value_parser = clap::value_parser!(u32).range(1..=1024))]
+    streams: Vec<u32>,
     /// Tokens of each stream while decoding is measured
     #[arg(long, value_name = "TOKENS", default_value_t = 48, value_parser = clap::value_parser!(u32).range(8..=4096))]
     decode_tokens: u32,

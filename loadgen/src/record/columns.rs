@@ -49,6 +49,7 @@ pub(super) const COLUMNS: &[Column] = columns! {
     class: class;
     detail: text;
     asked_prompt_tokens: whole;
+    asked_shared_tokens: whole;
     max_tokens: whole;
     prompt_tokens: maybe;
     completion_tokens: maybe;
@@ -185,6 +186,7 @@ impl Row {
             class: Class::Protocol,
             detail: None,
             asked_prompt_tokens: 0,
+            asked_shared_tokens: 0,
             max_tokens: 0,
             prompt_tokens: None,
             completion_tokens: None,

@@ -37,6 +37,9 @@ pub(crate) struct Row {
     pub(crate) detail: Option<String>,
     /// Tokens that the prompt was meant to have.
     pub(crate) asked_prompt_tokens: u32,
+    /// Those of them that other prompts of the workload begin with too.
+    #[serde(default)]
+    pub(crate) asked_shared_tokens: u32,
     /// Cap on the answer.
     pub(crate) max_tokens: u32,
     /// Tokens that the server counted in the prompt.
@@ -102,6 +105,8 @@ impl Row {
             ttft: self.ttft(),
             itl_max: self.gaps_us.iter().max().map(|gap| Span((*gap).into())),
             tpot: self.tpot(),
+            new_prompt_tokens: self.asked_prompt_tokens.saturating_sub(self.asked_shared_tokens),
+            tokens: self.tokens(),
         };
         (self.class == Class::Ok).then(|| slo.judge(&observed))
     }

@@ -48,6 +48,7 @@ pub(super) fn dispatch(
             call: shared.server.call(&ask, shared.ignore_eos),
             budgets: ask.budgets,
             asked_prompt_tokens: ask.prompt.tokens().0,
+            asked_shared_tokens: ask.prompt.shared_tokens().0,
         };
         if !sleep_until(shared.clock.instant(*at), &link.stop) {
             return;

@@ -51,7 +51,8 @@ pub(crate) struct Options {
     pub(crate) ignore_eos: bool,
 
     /// Targets in milliseconds: e2e and ttft from the intended arrival, itl the longest gap between
-    /// tokens, tpot the mean one. What meets all of them is goodput
+    /// tokens, tpot the mean one. `stretch:2.5*(80+2.2p+8t)` is an E2E target of each request's own: of p
+    /// prompt tokens that are new, and t of the answer. What meets all of them is goodput
     #[arg(long, value_name = "e2e:MS,ttft:MS,...", default_value = "", hide_default_value = true, value_parser = slo, help_heading = "Targets")]
     pub(crate) slo: Slo,
     /// Tell the server about its time: sent as x-slo-e2e-ms, x-slo-ttft-ms, x-slo-patience-ms

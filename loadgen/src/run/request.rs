@@ -35,6 +35,7 @@ pub(super) struct Prepared {
     pub(super) call: Call,
     pub(super) budgets: Budgets,
     pub(super) asked_prompt_tokens: u32,
+    pub(super) asked_shared_tokens: u32,
 }
 
 /// Sends it and says what came of it.
@@ -138,6 +139,7 @@ fn row(shared: &Shared, prepared: &Prepared, seen: Outcome) -> Row {
         class,
         detail,
         asked_prompt_tokens: prepared.asked_prompt_tokens,
+        asked_shared_tokens: prepared.asked_shared_tokens,
         max_tokens: prepared.call.max_tokens,
         prompt_tokens: trail.answer.prompt_tokens,
         completion_tokens: trail.answer.completion_tokens,
