@@ -9,7 +9,12 @@
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 
-use std::{collections::BTreeMap, env, path::PathBuf, time::Instant};
+#[path = "common/drive.rs"]
+mod drive;
+#[path = "common/model.rs"]
+mod model;
+
+use std::{collections::BTreeMap, env, time::Instant};
 
 use llama::{Context, LayoutKind, Model, Options, Yardstick};
 use sample::Sampling;
@@ -57,9 +62,8 @@ fn main() {
     } else {
         Plan { widths: &[2], tokens: 4, pairs: 1 }
     };
-    let model = Model::open(&model_path(), 0).expect("a model; run `make model`");
-    let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
-    let threads = u32::try_from(threads).expect("a machine has fewer processors");
+    let model = Model::open(&model::path(), 0).expect("a model; run `make model`");
+    let threads = model::threads();
     let options = Options {
         slots: 24,
         context_tokens: CONTEXT_TOKENS,
@@ -132,63 +136,38 @@ impl Bench<'_> {
             owners: 0,
             prefixes: false,
         });
-        let mut scheduler = Scheduler::new(limits, StepCost::GUESS, cache);
-        let mut transcripts = BTreeMap::new();
+        let mut drive = Drive::new(self.model, &mut self.engine, limits, cache);
         for number in 0..work.width {
-            let id = RequestId(number.into());
-            transcripts.insert(id, Transcript::new(vec!["\u{0}never".into()]));
-            scheduler.on_command(Micros(0), Command::Submit(self.submission(id, work)));
+            drive.submit(submission(&self.prompt, RequestId(number.into()), work));
         }
-        self.step(&mut scheduler, &mut transcripts);
-        let (begun, inside) = (Instant::now(), self.engine.decoding());
+        drive.step();
+        let (begun, inside) = (Instant::now(), drive.decoding());
         let mut tokens = 0;
-        while let Some(sampled) = self.step(&mut scheduler, &mut transcripts) {
+        while let Some(sampled) = drive.step() {
             tokens += sampled;
         }
         let whole = begun.elapsed().as_secs_f64();
-        let inside = self.engine.decoding().saturating_sub(inside).as_secs_f64();
+        let inside = drive.decoding().saturating_sub(inside).as_secs_f64();
+        let tokens = u32::try_from(tokens).expect("a run samples few");
         assert_eq!(tokens, work.width * work.tokens, "both loops do the same work");
         Run { tokens_per_second: f64::from(tokens) / whole, outside: 1.0 - inside / whole }
     }
+}
 
-    fn submission(&self, id: RequestId, work: &Work) -> Submission {
-        Submission {
-            id,
-            submitted_at: Micros(0),
-            prompt: self.prompt.as_slice().into(),
-            sampling: work.sampling.clone(),
-            top_logprobs: None,
-            // One token comes with the prompt.
-            max_tokens: work.tokens + 1,
-            tier: Tier::BestEffort,
-            epoch: Some(1),
-            deadline: None,
-            first_token: None,
-            evict: Vec::new(),
-        }
-    }
-
-    /// One step. Says how many tokens it sampled, or that there was nothing to do.
-    fn step(
-        &mut self,
-        scheduler: &mut Scheduler,
-        transcripts: &mut BTreeMap<RequestId, Transcript>,
-    ) -> Option<u32> {
-        let plan = scheduler.plan_step(Micros(0));
-        if plan.is_empty() {
-            return None;
-        }
-        let mut outcome = self.engine.execute(&plan).expect("a step");
-        for sampled in &mut outcome.sampled {
-            let transcript = transcripts.get_mut(&sampled.id).expect("its own");
-            transcript.push(self.model.vocabulary(), sampled.token);
-            // All sequences run to the cap, so that both loops do the same work.
-            sampled.stop = false;
-        }
-        scheduler.commit_step(Micros(0), plan, Ok(outcome));
-        let events = scheduler.drain_events();
-        let sampled = events.iter().filter(|event| matches!(event, Event::Token { .. })).count();
-        Some(u32::try_from(sampled).expect("a step samples few"))
+fn submission(prompt: &[Token], id: RequestId, work: &Work) -> Submission {
+    Submission {
+        id,
+        submitted_at: Micros(0),
+        prompt: prompt.into(),
+        sampling: work.sampling.clone(),
+        top_logprobs: None,
+        // One token comes with the prompt.
+        max_tokens: work.tokens + 1,
+        tier: Tier::BestEffort,
+        epoch: Some(1),
+        deadline: None,
+        first_token: None,
+        evict: Vec::new(),
     }
 }
 
@@ -220,17 +199,4 @@ fn report(name: &str, width: u32, pairs: &[(f64, Run)]) {
         "| {name} | {width} | {:.0} | {:.0} | {:.3} ({:.3} to {:.3}) | {:.2} % ({:.2} to {:.2}) |",
         bare.0, engine.0, ratio.0, ratio.1, ratio.2, outside.0, outside.1, outside.2
     );
-}
-
-fn model_path() -> PathBuf {
-    env::var_os("CADENCE_TEST_MODEL").map_or_else(
-        || {
-            concat!(
-                env!("CARGO_MANIFEST_DIR"),
-                "/../../.cache/models/SmolLM2-135M-Instruct.Q4_1.gguf"
-            )
-            .into()
-        },
-        PathBuf::from,
-    )
 }

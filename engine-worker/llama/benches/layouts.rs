@@ -8,7 +8,10 @@
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 
-use std::{env, path::PathBuf, sync::Arc};
+#[path = "common/model.rs"]
+mod model;
+
+use std::{env, sync::Arc};
 
 use llama::{Context, LayoutKind, Model, Options};
 use sample::Sampling;
@@ -51,7 +54,7 @@ fn main() {
     } else {
         Plan { slots: &[2], prefix: 16, rounds: 2 }
     };
-    let model = Model::open(&model_path(), 0).expect("a model; run `make model`");
+    let model = Model::open(&model::path(), 0).expect("a model; run `make model`");
     println!("a prefix of {} tokens, medians of {} rounds", plan.prefix, plan.rounds);
     println!("| layout | slots | keep us | reuse us | drop us | clear us | kept bytes |");
     println!("|---|---|---|---|---|---|---|");
@@ -67,12 +70,11 @@ fn main() {
 
 impl<'model> Bench<'model> {
     fn new(model: &'model Model, slots: u32, layout: LayoutKind, prefix: u32) -> Self {
-        let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
         let options = Options {
             slots,
             context_tokens: CONTEXT_TOKENS,
             batch_tokens: CONTEXT_TOKENS,
-            threads: u32::try_from(threads).expect("a machine has fewer processors"),
+            threads: model::threads(),
             owners: 1,
             layout,
         };
@@ -144,17 +146,4 @@ fn report(name: &str, slots: u32, costs: Costs) {
         median(give_up),
         median(clear)
     );
-}
-
-fn model_path() -> PathBuf {
-    env::var_os("CADENCE_TEST_MODEL").map_or_else(
-        || {
-            concat!(
-                env!("CARGO_MANIFEST_DIR"),
-                "/../../.cache/models/SmolLM2-135M-Instruct.Q4_1.gguf"
-            )
-            .into()
-        },
-        PathBuf::from,
-    )
 }

@@ -11,7 +11,10 @@
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 
-use std::{collections::BTreeMap, env, path::PathBuf, time::Instant};
+#[path = "common/model.rs"]
+mod model;
+
+use std::{collections::BTreeMap, env, time::Instant};
 
 use llama::{Context, LayoutKind, Model, Options, Yardstick};
 use sample::Sampling;
@@ -69,13 +72,12 @@ fn main() {
     } else {
         Plan { widths: &[2], rounds: 1, prompts: 1, answer_tokens: 4 }
     };
-    let model = Model::open(&model_path(), 0).expect("a model; run `make model`");
-    let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
+    let model = Model::open(&model::path(), 0).expect("a model; run `make model`");
     let options = Options {
         slots: 8,
         context_tokens: CONTEXT_TOKENS,
         batch_tokens: 512,
-        threads: u32::try_from(threads).expect("a machine has fewer processors"),
+        threads: model::threads(),
         owners: 0,
         layout: LayoutKind::Streams,
     };
@@ -284,17 +286,4 @@ fn report(
         "| {name} | {ngram} | {drafts} | {accepted:.0} % | {per_step:.2} | {} |",
         speeds.join(" | ")
     );
-}
-
-fn model_path() -> PathBuf {
-    env::var_os("CADENCE_TEST_MODEL").map_or_else(
-        || {
-            concat!(
-                env!("CARGO_MANIFEST_DIR"),
-                "/../../.cache/models/SmolLM2-135M-Instruct.Q4_1.gguf"
-            )
-            .into()
-        },
-        PathBuf::from,
-    )
 }

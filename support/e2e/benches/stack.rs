@@ -8,7 +8,7 @@
 //! - `decide`: how long does a decision take over loopback?
 //! - `memory`: are gateway and admission small, and flat after 10,000 requests, and after 100,000?
 //! - `throughput`: how many tokens a second does the engine decode from the real model while clients
-//!   read them through the whole stack?
+//!   read them through the whole stack, and while they ask the engine itself? The two in turn.
 //!
 //! `cargo bench --workspace --bench stack [-- latency ...]`, on a machine that does nothing else. Client,
 //! gateway, admission and engine share its processors. Under `cargo test` it runs next to nothing.
@@ -395,24 +395,78 @@ async fn show_memory(stack: &Stack, requests: usize, decisions: usize) {
 
 async fn throughput(scale: Scale) {
     println!("\n## throughput: tokens per second from the real model, while clients read them\n");
-    println!("| streams | median | each round |");
-    println!("|---|---|---|");
+    println!("| streams | stack | engine alone | stack / engine alone (min to max) |");
+    println!("|---|---|---|---|");
     let stack = Stack::start(Spec::model().engine(&["--threads", "0"])).await;
-    let tokens = u32::try_from(scale.of(96)).expect("small") + 2;
+    let tokens = u32::try_from(scale.of(64)).expect("small") + 2;
     for streams in [1, 4, 8] {
-        let mut rates = Vec::new();
-        for round in 0..scale.of(5) {
-            let observer = Observer::start(&stack).await;
-            let stack = &stack;
-            let chats = (0..streams).map(|number| async move {
-                let story = format!("Tell me a very long story, number {number} of {round}.");
-                Chat::new(&story, tokens).ask(stack, 0).await
-            });
-            join_all(chats).await;
-            rates.push(observer.seen().await.rate(streams));
+        let mut rounds = Vec::new();
+        for round in 0..scale.of(11) as u64 {
+            let mut turns = [Way::Stack, Way::Engine];
+            turns.rotate_left(usize::from(!round.is_multiple_of(2)));
+            let mut rates = BTreeMap::new();
+            for way in turns {
+                rates.insert(way, rate(&stack, way, streams, round, tokens).await);
+            }
+            rounds.push((rates[&Way::Stack], rates[&Way::Engine]));
         }
-        let shown: Vec<String> = rates.iter().map(|rate| format!("{rate:.0}")).collect();
-        rates.sort_by(f64::total_cmp);
-        println!("| {streams} | {:.0} | {} |", rates[rates.len() / 2], shown.join(" "));
+        let middle = |values: &mut dyn Iterator<Item = f64>| {
+            let mut values: Vec<f64> = values.collect();
+            values.sort_by(f64::total_cmp);
+            (values[values.len() / 2], values[0], values[values.len() - 1])
+        };
+        let (through, ..) = middle(&mut rounds.iter().map(|(stack, _)| *stack));
+        let (alone, ..) = middle(&mut rounds.iter().map(|(_, engine)| *engine));
+        let (ratio, least, most) = middle(&mut rounds.iter().map(|(stack, engine)| stack / engine));
+        println!(
+            "| {streams} | {through:.0} | {alone:.0} | {ratio:.3} ({least:.3} to {most:.3}) |"
+        );
     }
+}
+
+/// How clients reach the engine.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Way {
+    /// Over HTTP, the gateway and admission.
+    Stack,
+    /// Over its own gRPC: no other process has anything to do.
+    Engine,
+}
+
+/// Tokens per second of so many answers at once.
+async fn rate(stack: &Stack, way: Way, streams: u32, round: u64, tokens: u32) -> f64 {
+    let observer = Observer::start(stack).await;
+    let asks = (0..streams).map(|number| async move {
+        let story = format!("Tell me a very long story, number {number} of {round}.");
+        let id = 10_000 * u64::from(streams) + 100 * round + u64::from(number);
+        match way {
+            Way::Stack => drop(Chat::new(&story, tokens).ask(stack, 0).await),
+            Way::Engine => ask_engine(stack, id, story, tokens).await,
+        }
+    });
+    join_all(asks).await;
+    observer.seen().await.rate(streams)
+}
+
+/// What the gateway asks of the engine for [`Chat::new`].
+async fn ask_engine(stack: &Stack, id: u64, content: String, max_tokens: u32) {
+    let mut engine = EngineClient::connect(stack.engine_address()).await.expect("an engine");
+    let request_id = format!("{id:032x}");
+    let message = v1::ChatMessage { role: "user".into(), content };
+    let input = v1::prepare_request::Input::Chat(v1::ChatInput { messages: vec![message] });
+    let prepare = v1::PrepareRequest {
+        request_id: request_id.clone(),
+        input: Some(input),
+        ..v1::PrepareRequest::default()
+    };
+    engine.prepare(prepare).await.expect("room");
+    let generate = v1::GenerateRequest {
+        request_id,
+        prompt: Some(v1::generate_request::Prompt::Prepared(true)),
+        sampling: Some(v1::Sampling { top_p: 1.0, ..v1::Sampling::default() }),
+        max_tokens,
+        ..v1::GenerateRequest::default()
+    };
+    let mut answer = engine.generate(generate).await.expect("room").into_inner();
+    while answer.message().await.expect("an answer").is_some() {}
 }
