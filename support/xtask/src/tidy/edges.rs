@@ -17,6 +17,8 @@ const ROWS: [Row; 18] = [
     ("sched", &["kv", "sample", "units"]),
     ("admit", &["sched", "units"]),
     ("workload", &["units"]),
+    // Everything pure together, in virtual time.
+    ("sim", &["admit", "kv", "sample", "sched", "units", "workload"]),
     // Wire types and the shell that services share.
     ("proto", &[]),
     ("service", &["proto", "units"]),
@@ -29,8 +31,8 @@ const ROWS: [Row; 18] = [
         &["kv", "llama", "ports", "proto", "sample", "sched", "service", "text", "units"],
     ),
     ("llama", &["kv", "sample", "sched", "text", "units"]),
-    // The load generator is a product of its own: it knows no service.
-    ("loadgen", &["ports", "units", "workload"]),
+    // The load generator is a product of its own: it knows no service, only the pure core that it simulates.
+    ("loadgen", &["admit", "ports", "sched", "sim", "units", "workload"]),
     // Tools and tests: nothing depends on these.
     ("e2e", &["admission-svc", "engine-worker", "gateway", "ports", "proto", "service", "units"]),
     ("up", &["ports"]),
