@@ -2,7 +2,7 @@
 
 use clap::{CommandFactory as _, Parser, Subcommand, error::ErrorKind};
 
-use crate::{calibrate, drain, recover, report, run, stub, validate};
+use crate::{calibrate, drain, keep, ladder, recover, report, run, stub, validate};
 
 /// Measures OpenAI-compatible servers with an open loop.
 ///
@@ -33,11 +33,13 @@ impl Command {
         match self {
             Self::Run(options) => options.check(),
             Self::Calibrate(options) => options.check(),
-            Self::Report(_)
+            Self::Report(options) => options.check(),
+            Self::Ladder(_)
             | Self::Validate(_)
             | Self::Stub(_)
             | Self::DrainCheck(_)
-            | Self::Recover(_) => Ok(()),
+            | Self::Recover(_)
+            | Self::Keep(_) => Ok(()),
         }
     }
 }
@@ -60,7 +62,9 @@ on time and which is therefore invalid; 130 interrupted, with what was measured 
 pub(crate) enum Command {
     /// Send requests on schedule and write down what comes back
     Run(Box<run::Options>),
-    /// Show runs as tables and figures
+    /// Measure every configuration of a plan at every load of it
+    Ladder(ladder::Options),
+    /// Show runs, or a ladder, as tables and figures
     Report(report::Options),
     /// Measure what a server can do, and propose rates and targets
     Calibrate(calibrate::Options),
@@ -72,4 +76,7 @@ pub(crate) enum Command {
     DrainCheck(drain::Options),
     /// Make a Parquet file of the journal of a run that was killed
     Recover(recover::Options),
+    /// Run a program that ends when standard input does
+    #[command(hide = true)]
+    Keep(keep::Options),
 }

@@ -13,6 +13,8 @@ pub(crate) enum Exit {
     Invalid,
     /// Stopped by the user.
     Interrupted,
+    /// What another program ended with.
+    Other(u8),
 }
 
 impl From<Exit> for ExitCode {
@@ -23,6 +25,7 @@ impl From<Exit> for ExitCode {
             Exit::Invalid => 2,
             // As shells say it of SIGINT.
             Exit::Interrupted => 130,
+            Exit::Other(code) => code,
         })
     }
 }

@@ -8,8 +8,12 @@ mod calibrate;
 mod cli;
 mod clock;
 mod console;
+mod digest;
 mod drain;
 mod exit;
+mod interrupt;
+mod keep;
+mod ladder;
 mod limits;
 mod record;
 mod recover;
@@ -30,12 +34,14 @@ fn main() -> ExitCode {
     limits::raise_open_files();
     let done = match cli.command {
         Command::Run(options) => run::run(&options),
+        Command::Ladder(options) => ladder::run(&options),
         Command::Report(options) => report::run(&options),
         Command::Calibrate(options) => calibrate::run(&options),
         Command::Validate(options) => validate::run(&options),
         Command::Stub(options) => stub::run(&options),
         Command::DrainCheck(options) => drain::run(options),
         Command::Recover(options) => recover::run(&options),
+        Command::Keep(options) => keep::run(&options),
     };
     match done {
         Ok(exit) => exit.into(),

@@ -8,6 +8,8 @@ mod measure;
 mod probe;
 mod show;
 
+pub(crate) use probe::{Prober, Sample, fresh};
+
 use std::{fs, path::PathBuf, sync::Arc};
 
 use anyhow::Context as _;

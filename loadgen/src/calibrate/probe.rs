@@ -9,7 +9,7 @@ use workload::{Ask, Budgets, Content, Passage, Prompt, Style};
 use crate::{clock::Clock, server::Server, wire::Trail};
 
 /// A server and what is needed to ask it.
-pub(super) struct Prober {
+pub(crate) struct Prober {
     server: Arc<Server>,
     clock: Clock,
     timeout: Duration,
@@ -17,17 +17,17 @@ pub(super) struct Prober {
 
 /// An answer and its times.
 #[derive(Clone, Debug)]
-pub(super) struct Sample {
-    pub(super) ttft: Span,
-    pub(super) e2e: Span,
-    pub(super) prompt_tokens: u32,
-    pub(super) tokens: u32,
+pub(crate) struct Sample {
+    pub(crate) ttft: Span,
+    pub(crate) e2e: Span,
+    pub(crate) prompt_tokens: u32,
+    pub(crate) tokens: u32,
     /// When each content came.
-    pub(super) contents: Vec<Micros>,
+    pub(crate) contents: Vec<Micros>,
 }
 
 impl Prober {
-    pub(super) fn new(server: Server, timeout_secs: u64) -> Self {
+    pub(crate) fn new(server: Server, timeout_secs: u64) -> Self {
         Self {
             server: Arc::new(server),
             clock: Clock::starting_in(Duration::ZERO),
@@ -39,7 +39,7 @@ impl Prober {
     ///
     /// # Errors
     /// Anything but a whole answer with at least one token.
-    pub(super) async fn ask(&self, ask: &Ask, ignore_eos: bool) -> anyhow::Result<Sample> {
+    pub(crate) async fn ask(&self, ask: &Ask, ignore_eos: bool) -> anyhow::Result<Sample> {
         let call = self.server.call(ask, ignore_eos);
         let mut trail = Trail::default();
         let performed = self.server.client.perform(&call, &self.clock, &mut trail);
@@ -66,7 +66,7 @@ impl Prober {
     ///
     /// # Errors
     /// One of them fails.
-    pub(super) async fn ask_all(self: &Arc<Self>, asks: Vec<Ask>) -> anyhow::Result<Vec<Sample>> {
+    pub(crate) async fn ask_all(self: &Arc<Self>, asks: Vec<Ask>) -> anyhow::Result<Vec<Sample>> {
         let tasks: Vec<_> = asks
             .into_iter()
             .map(|ask| {
@@ -83,7 +83,7 @@ impl Prober {
 }
 
 /// A prompt that nobody asked before, of about so many tokens.
-pub(super) fn fresh(id: u64, tokens: u32, max_tokens: u32) -> Ask {
+pub(crate) fn fresh(id: u64, tokens: u32, max_tokens: u32) -> Ask {
     let passage = Passage { id, style: Style::Instructions, tokens: TokenCount(tokens) };
     Ask {
         prompt: Prompt::user(Content::Made(vec![passage])),

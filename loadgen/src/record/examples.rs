@@ -17,12 +17,14 @@ pub(crate) fn example(rows: Vec<Row>) -> Run {
         duration_us: 1,
         warmup_us: 0,
         timeout_us: 1,
+        drain_us: None,
         slo: "e2e:4000".into(),
         retries: "none".into(),
         scheduled: 2,
         ks: Some((0.1, 0.5)),
         started_unix_us: 1,
         machine: Machine::this(),
+        cell: None,
         end: Some(End { complete: true, wall_us: 5, worst: Worst::default() }),
     };
     Run { provenance, rows }

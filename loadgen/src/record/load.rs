@@ -9,7 +9,7 @@ use parquet::{
 };
 
 use super::{
-    Row, Run,
+    Provenance, Row, Run,
     columns::{COLUMNS, Value},
     store::PROVENANCE,
 };
@@ -22,15 +22,28 @@ pub(crate) fn load(path: &Path) -> anyhow::Result<Run> {
     read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
+/// Reads where a run comes from, without its rows.
+///
+/// # Errors
+/// As [`load`].
+pub(crate) fn provenance(path: &Path) -> anyhow::Result<Provenance> {
+    open(path).map(|(_, from)| from).with_context(|| format!("cannot read {}", path.display()))
+}
+
 fn read(path: &Path) -> anyhow::Result<Run> {
+    let (reader, provenance) = open(path)?;
+    let rows = reader.get_row_iter(None)?.map(|fields| Ok(row(&fields?)));
+    Ok(Run { provenance, rows: rows.collect::<anyhow::Result<_>>()? })
+}
+
+fn open(path: &Path) -> anyhow::Result<(SerializedFileReader<File>, Provenance)> {
     let reader = SerializedFileReader::new(File::open(path)?)?;
     let pairs = reader.metadata().file_metadata().key_value_metadata();
     let ours = pairs.into_iter().flatten().find(|pair| pair.key == PROVENANCE);
     let provenance = ours.and_then(|pair| pair.value.as_deref());
     let provenance = provenance.context("it is not a run of loadgen")?;
     let provenance = serde_json::from_str(provenance).context("its provenance makes no sense")?;
-    let rows = reader.get_row_iter(None)?.map(|fields| Ok(row(&fields?)));
-    Ok(Run { provenance, rows: rows.collect::<anyhow::Result<_>>()? })
+    Ok((reader, provenance))
 }
 
 fn row(fields: &Fields) -> Row {

@@ -5,6 +5,7 @@
 //! appears under its name only when it is whole, and the journal goes. Every summary is made from the
 //! Parquet file and from nothing else.
 
+mod cell;
 mod columns;
 #[cfg(test)]
 mod examples;
@@ -15,10 +16,11 @@ mod provenance;
 mod row;
 mod store;
 
+pub(crate) use cell::{Cell, Origin, Probe};
 #[cfg(test)]
 pub(crate) use examples::{example, example_row};
 pub(crate) use journal::{Journal, read as read_journal};
-pub(crate) use load::load;
+pub(crate) use load::{load, provenance as load_provenance};
 pub(crate) use machine::Machine;
 pub(crate) use provenance::{End, Provenance, Worst};
 pub(crate) use row::Row;

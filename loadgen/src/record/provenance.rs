@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Machine;
+use super::{Cell, Machine};
 
 /// Everything but the rows. Never a key: secrets are not written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,6 +24,9 @@ pub(crate) struct Provenance {
     pub(crate) duration_us: u64,
     pub(crate) warmup_us: u64,
     pub(crate) timeout_us: u64,
+    /// How long after the last arrival answers were waited for; absent where that had no end of its own.
+    #[serde(default)]
+    pub(crate) drain_us: Option<u64>,
     /// Targets, as they are written on the command line; empty for none.
     pub(crate) slo: String,
     pub(crate) retries: String,
@@ -33,6 +36,9 @@ pub(crate) struct Provenance {
     pub(crate) ks: Option<(f64, f64)>,
     pub(crate) started_unix_us: u64,
     pub(crate) machine: Machine,
+    /// Which cell of which ladder it is; absent for a run of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cell: Option<Box<Cell>>,
     /// What is only known at the end; absent in the journal of a run that was killed.
     pub(crate) end: Option<End>,
 }

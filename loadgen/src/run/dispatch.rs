@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
         mpsc,
     },
     thread,
@@ -16,27 +16,19 @@ use super::{
     plan::Plan,
     request::{self, Prepared, Shared},
 };
-use crate::record::Row;
+use crate::{interrupt::Stop, record::Row};
 
 /// How long it sleeps at most before it looks whether the run was stopped.
 const NAP: Duration = Duration::from_millis(50);
 
-/// What the run and its dispatcher tell each other.
-#[derive(Debug, Default)]
-pub(super) struct Link {
-    /// Set to end the schedule early.
-    pub(super) stop: AtomicBool,
-    /// Requests that were started.
-    pub(super) started: AtomicU64,
-}
-
-/// Starts every request at its time; returns when the last has been started, or at `link.stop`.
+/// Starts every request at its time and counts it in `started`; returns when the last has been started, or
+/// when the run is stopped.
 ///
 /// The next request is prepared before its time, so that making its text delays nobody.
 pub(super) fn dispatch(
     plan: &Plan,
     shared: &Arc<Shared>,
-    link: &Link,
+    started: &AtomicU64,
     runtime: &Handle,
     rows: &mpsc::Sender<Row>,
 ) {
@@ -50,10 +42,10 @@ pub(super) fn dispatch(
             asked_prompt_tokens: ask.prompt.tokens().0,
             asked_shared_tokens: ask.prompt.shared_tokens().0,
         };
-        if !sleep_until(shared.clock.instant(*at), &link.stop) {
+        if !sleep_until(shared.clock.instant(*at), &shared.stop) {
             return;
         }
-        link.started.fetch_add(1, Ordering::Relaxed);
+        started.fetch_add(1, Ordering::Relaxed);
         let (shared, rows) = (Arc::clone(shared), rows.clone());
         runtime.spawn(async move {
             // The collector lives as long as anybody can send.
@@ -63,9 +55,9 @@ pub(super) fn dispatch(
 }
 
 /// Whether the time came before the stop.
-fn sleep_until(at: Instant, stop: &AtomicBool) -> bool {
+fn sleep_until(at: Instant, stop: &Stop) -> bool {
     loop {
-        if stop.load(Ordering::Relaxed) {
+        if stop.is_asked() {
             return false;
         }
         let left = at.saturating_duration_since(Instant::now());

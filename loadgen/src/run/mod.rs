@@ -11,6 +11,6 @@ mod request;
 mod retry;
 mod session;
 
-pub(crate) use options::{Options, WorkloadOptions};
-pub(crate) use plan::Shape;
-pub(crate) use session::run;
+pub(crate) use options::{Named, Options, Process, Retries, WorkloadOptions};
+pub(crate) use plan::{Plan, Shape};
+pub(crate) use session::{connect, perform, run};

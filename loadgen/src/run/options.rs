@@ -3,6 +3,7 @@
 use std::{path::PathBuf, str::FromStr};
 
 use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
 use units::Span;
 use workload::{Budgets, Slo};
 
@@ -64,6 +65,9 @@ pub(crate) struct Options {
     /// Give a request up so many seconds after it had to arrive
     #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds, help_heading = "Targets")]
     pub(crate) timeout: Span,
+    /// Give everything up so many seconds after the time in which requests arrive [default: never]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, help_heading = "Targets")]
+    pub(crate) drain: Option<Span>,
 
     /// The Parquet file to write, a row for each request [default: loadgen-TIME.parquet]. Until the end
     /// of the run it is a journal beside it
@@ -98,7 +102,8 @@ pub(crate) struct WorkloadOptions {
 }
 
 /// Arrival processes by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Process {
     /// Exponential gaps, as of independent users
     Poisson,
@@ -109,7 +114,8 @@ pub(crate) enum Process {
 }
 
 /// Workloads by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Named {
     /// 70 % share one of four system prompts of 480 to 600 tokens, answers are lognormal, 16 to 512 tokens
     Cadence,
@@ -120,7 +126,8 @@ pub(crate) enum Named {
 }
 
 /// Client behaviour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Retries {
     /// One attempt
     None,

@@ -11,6 +11,8 @@ const PLAIN: Duration = Duration::from_secs(10);
 
 /// Counts, and when they were last shown.
 pub(super) struct Progress {
+    /// What every line begins with.
+    heading: String,
     status: Status,
     shown: Instant,
     duration: Span,
@@ -23,8 +25,9 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn new(duration: Span) -> Self {
+    pub(super) fn new(heading: String, duration: Span) -> Self {
         Self {
+            heading,
             status: Status::new(),
             shown: Instant::now(),
             duration,
@@ -61,8 +64,9 @@ impl Progress {
         self.recent.clear();
         let failed = self.ended - self.ok - self.shed;
         self.status.show(&format!(
-            "{:.0}/{:.0} s  sent {started}  in flight {}  ok {}  shed {}  failed {failed}  \
+            "{}{:.0}/{:.0} s  sent {started}  in flight {}  ok {}  shed {}  failed {failed}  \
              e2e p50 {median}  slip {:.1} ms",
+            self.heading,
             at.as_secs_f64(),
             self.duration.as_secs_f64(),
             started.saturating_sub(self.ended),

@@ -3,13 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
-use tokio::sync::watch;
 use units::{Micros, Span};
 use workload::{Budgets, Draws};
 
 use super::{options::Retries, retry};
 use crate::{
     clock::Clock,
+    interrupt::Stop,
     record::Row,
     server::Server,
     wire::{Call, Class, Failure, Trail},
@@ -24,8 +24,9 @@ pub(super) struct Shared {
     pub(super) timeout: Span,
     pub(super) retries: Retries,
     pub(super) ignore_eos: bool,
-    /// Becomes true when the run is stopped.
-    pub(super) stop: watch::Receiver<bool>,
+    /// When everything is given up that has no answer by then.
+    pub(super) end: Option<Micros>,
+    pub(super) stop: Stop,
 }
 
 /// A request that is ready to be sent.
@@ -43,29 +44,23 @@ pub(super) async fn perform(shared: Arc<Shared>, prepared: Prepared) -> Row {
     let started = shared.clock.now();
     let mut trail = Trail::default();
     let mut attempts = 0;
-    let deadline = shared.clock.instant(prepared.intended + shared.timeout);
+    let own = prepared.intended + shared.timeout;
+    let deadline = shared.end.map_or(own, |end| end.min(own));
     let mut stop = shared.stop.clone();
     let outcome = tokio::select! {
         biased;
-        () = stopped(&mut stop) => Err(Failure::new(Class::Interrupted, "the run was stopped")),
+        () = stop.asked() => Err(Failure::new(Class::Interrupted, "the run was stopped")),
         outcome = tokio::time::timeout_at(
-            deadline.into(),
+            shared.clock.instant(deadline).into(),
             attempt_all(&shared, &prepared, &mut trail, &mut attempts),
-        ) => outcome.unwrap_or_else(|_| Err(timeout(&shared))),
+        ) => outcome.unwrap_or_else(|_| Err(timeout(deadline.since(prepared.intended)))),
     };
     let end = shared.clock.now();
     row(&shared, &prepared, Outcome { started, end, attempts, trail, outcome })
 }
 
-async fn stopped(stop: &mut watch::Receiver<bool>) {
-    if stop.wait_for(|stop| *stop).await.is_err() {
-        // Nobody can stop this run any more.
-        std::future::pending::<()>().await;
-    }
-}
-
-fn timeout(shared: &Shared) -> Failure {
-    Failure::new(Class::Timeout, format!("no end after {} s", shared.timeout.as_secs_f64()))
+fn timeout(waited: Span) -> Failure {
+    Failure::new(Class::Timeout, format!("no end after {} s", waited.as_secs_f64()))
 }
 
 async fn attempt_all(

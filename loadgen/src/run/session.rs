@@ -13,11 +13,12 @@ use std::{
 };
 
 use anyhow::Context as _;
-use tokio::{runtime::Runtime, signal::unix, sync::watch};
+use tokio::runtime::Runtime;
+use units::Micros;
 
 use super::{
     collect::collect,
-    dispatch::{Link, dispatch},
+    dispatch::dispatch,
     lag,
     options::{Options, Retries},
     outputs::make_way,
@@ -29,6 +30,7 @@ use crate::{
     clock::Clock,
     console,
     exit::Exit,
+    interrupt::Stop,
     record::{self, End, Journal, Machine, Provenance, Run, Worst},
     server::{self, Server},
     summary,
@@ -45,23 +47,61 @@ const LEAD: Duration = Duration::from_millis(100);
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let plan = Plan::new(options)?;
     let out = options.out.clone().unwrap_or_else(default_out);
-    let journal_path = record::journal_path(&out);
+    let journal = record::journal_path(&out);
     let summaries: Vec<_> =
         [&options.json, &options.vllm_json].into_iter().flatten().map(PathBuf::as_path).collect();
-    make_way(&out, &journal_path, &summaries, options.overwrite)?;
+    make_way(&out, &journal, &summaries, options.overwrite)?;
+    let (runtime, server) = connect(options)?;
+    let run = perform(options, plan, server, runtime, &journal, "", &Stop::listen()?)?;
+    record::store(&run, &out).with_context(|| {
+        format!("what was measured is in {} (loadgen recover)", journal.display())
+    })?;
+    fs::remove_file(&journal)?;
+    conclude(options, &out, &run)
+}
+
+/// The server that `options` name, and threads to talk to it with.
+///
+/// # Errors
+/// It has no address or names no model.
+pub(crate) fn connect(options: &Options) -> anyhow::Result<(Runtime, Server)> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let server = runtime.block_on(options.server.connect())?;
+    Ok((runtime, server))
+}
+
+/// Makes a run, with a new journal that stays. Lines of progress begin with `heading`.
+///
+/// # Errors
+/// The journal cannot be written.
+pub(crate) fn perform(
+    options: &Options,
+    plan: Plan,
+    server: Server,
+    runtime: Runtime,
+    journal: &Path,
+    heading: &str,
+    stop: &Stop,
+) -> anyhow::Result<Run> {
     let clock = Clock::starting_in(LEAD);
     let provenance = provenance(options, &plan, &server, &clock);
-    let journal = Journal::create(&journal_path, &provenance)?;
-    let (journal, end) = measure(options, plan, server, clock, journal, runtime)?;
+    let journal = Journal::create(journal, &provenance)?;
+    let progress = Progress::new(heading.to_owned(), plan.duration);
+    let shared = Arc::new(Shared {
+        server,
+        clock,
+        seed: plan.seed,
+        warmup: options.warmup,
+        timeout: options.timeout,
+        retries: options.retries,
+        ignore_eos: options.ignore_eos,
+        end: options.drain.map(|drain| Micros(plan.duration.0) + drain),
+        stop: stop.clone(),
+    });
+    let (journal, end) = measure(&plan, &shared, runtime, journal, progress)?;
     let mut run = journal.finish()?;
     run.provenance.end = Some(end);
-    record::store(&run, &out).with_context(|| {
-        format!("what was measured is in {} (loadgen recover)", journal_path.display())
-    })?;
-    fs::remove_file(&journal_path)?;
-    conclude(options, &out, &run)
+    Ok(run)
 }
 
 fn default_out() -> PathBuf {
@@ -91,90 +131,47 @@ fn provenance(options: &Options, plan: &Plan, server: &Server, clock: &Clock) ->
         duration_us: plan.duration.0,
         warmup_us: options.warmup.0,
         timeout_us: options.timeout.0,
+        drain_us: options.drain.map(|drain| drain.0),
         slo: options.slo.to_string(),
         retries: retries.into(),
         scheduled: plan.at.len() as u64,
         ks: plan.ks.map(|ks| (ks.distance, ks.p_value)),
         started_unix_us: clock.unix_us(),
         machine: Machine::this(),
+        cell: None,
         end: None,
     }
 }
 
 /// Sends everything and waits for everything, or until it is interrupted.
 fn measure(
-    options: &Options,
-    plan: Plan,
-    server: Server,
-    clock: Clock,
-    journal: Journal,
+    plan: &Plan,
+    shared: &Arc<Shared>,
     runtime: Runtime,
+    journal: Journal,
+    progress: Progress,
 ) -> anyhow::Result<(Journal, End)> {
-    let (stop, stopped) = watch::channel(false);
-    let shared = Arc::new(Shared {
-        server,
-        clock,
-        seed: plan.seed,
-        warmup: options.warmup,
-        timeout: options.timeout,
-        retries: options.retries,
-        ignore_eos: options.ignore_eos,
-        stop: stopped,
-    });
-    let link = Arc::new(Link::default());
     let lag_us = Arc::new(AtomicU64::new(0));
-    watch_for_interrupts(&runtime, stop, &link)?;
     let lag = Arc::clone(&lag_us);
     runtime.spawn(async move { lag::watch(&lag).await });
 
     let (sender, rows) = mpsc::channel();
-    let progress = Progress::new(plan.duration);
+    let (clock, started) = (shared.clock, Arc::new(AtomicU64::new(0)));
     let collector = thread::spawn({
-        let link = Arc::clone(&link);
-        move || collect(&rows, journal, progress, &link, &clock)
+        let started = Arc::clone(&started);
+        move || collect(&rows, journal, progress, &started, &clock)
     });
     let scheduled = plan.at.len() as u64;
-    dispatch(&plan, &shared, &link, runtime.handle(), &sender);
+    dispatch(plan, shared, &started, runtime.handle(), &sender);
     drop(sender);
     let journal = collector.join().map_err(|_| anyhow::anyhow!("the collector panicked"))?;
-    let started = link.started.load(Ordering::Relaxed);
     let end = End {
-        complete: started == scheduled && !*shared.stop.borrow(),
+        complete: started.load(Ordering::Relaxed) == scheduled && !shared.stop.is_asked(),
         wall_us: clock.now().0,
         worst: Worst { lag_us: lag_us.load(Ordering::Relaxed) },
     };
     runtime.shutdown_timeout(SHUTDOWN);
     Ok((journal, end))
-}
-
-/// The first interrupt ends the schedule and what is in flight; the second ends the process, and leaves
-/// the journal.
-fn watch_for_interrupts(
-    runtime: &Runtime,
-    stop: watch::Sender<bool>,
-    link: &Arc<Link>,
-) -> anyhow::Result<()> {
-    let _guard = runtime.enter();
-    let mut interrupt = unix::signal(unix::SignalKind::interrupt())?;
-    let mut terminate = unix::signal(unix::SignalKind::terminate())?;
-    // A file that may not grow is an error like a full disk, and no reason to die.
-    drop(unix::signal(unix::SignalKind::from_raw(nix::libc::SIGXFSZ))?);
-    let link = Arc::clone(link);
-    runtime.spawn(async move {
-        for is_second in [false, true] {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-            if is_second {
-                std::process::exit(130);
-            }
-            console::note("\nstopping: writing down what was measured");
-            link.stop.store(true, Ordering::Relaxed);
-            stop.send_replace(true);
-        }
-    });
-    Ok(())
 }
 
 /// Summaries, from the file that was written.
