@@ -48,7 +48,16 @@ pub(crate) struct Measured {
     pub(crate) settings: std::collections::BTreeMap<String, String>,
 }
 
-/// Measures what is missing; spoiled cells are tried again until `attempts` of this call came to nothing.
+/// How much one call measures.
+#[derive(Clone, Copy)]
+pub(crate) struct Portion {
+    /// Spoiled cells are tried again until so many attempts came to nothing.
+    pub(crate) attempts: u32,
+    /// Cells at most; none is no limit.
+    pub(crate) cells: Option<u32>,
+}
+
+/// Measures what is missing, or a portion of it.
 ///
 /// # Errors
 /// The folder cannot be written, or has cells of something else.
@@ -56,7 +65,7 @@ pub(crate) fn climb(
     plan: &Plan,
     store: &Store,
     runner: &mut dyn Runner,
-    attempts: u32,
+    portion: Portion,
     stop: &Stop,
 ) -> anyhow::Result<Exit> {
     store.check(&plan.digest(), runner.origin())?;
@@ -64,10 +73,16 @@ pub(crate) fn climb(
     let is_open = |cell: &&Cell<'_>| store.state(&cell.name()) != State::Done;
     let mut open: Vec<_> = cells.iter().filter(is_open).collect();
     let mut progress = Progress::new(plan);
-    for attempt in 0..attempts {
+    let mut more = portion.cells.unwrap_or(u32::MAX);
+    for attempt in 0..portion.attempts {
         let left = progress.pass(open.len());
         console::say(&opening(attempt, cells.len(), open.len(), &left));
         for cell in &open {
+            let Some(rest) = more.checked_sub(1) else {
+                console::say("that many were asked for: the same command goes on from here");
+                return Ok(Exit::Interrupted);
+            };
+            more = rest;
             let heading = progress.begin(&cell.name());
             let task = Task { plan, cell, store, stop, heading };
             let Some(line) = measure(&task, runner)? else {

@@ -21,7 +21,7 @@ use std::{
 
 use anyhow::Context as _;
 
-use climb::climb;
+use climb::{Portion, climb};
 pub(crate) use plan::Plan;
 use store::Store;
 
@@ -48,6 +48,9 @@ pub(crate) struct Options {
     /// Try a cell that failed or is invalid so many times before the ladder ends without it
     #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=100))]
     attempts: u32,
+    /// Measure at most so many cells, and end as if interrupted [default: all]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    cells: Option<u32>,
     /// What is written down as the state of the source [default: what git says of the folder, if anything]
     #[arg(long, value_name = "TEXT")]
     source: Option<String>,
@@ -71,7 +74,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let stop = Stop::listen()?;
     let mut machine = machine::Machine::new(&plan, options)?;
     let store = open(out, &options.plan)?;
-    climb(&plan, &store, &mut machine, options.attempts, &stop)
+    let portion = Portion { attempts: options.attempts, cells: options.cells };
+    climb(&plan, &store, &mut machine, portion, &stop)
 }
 
 fn open(out: &Path, plan: &Path) -> anyhow::Result<Store> {
