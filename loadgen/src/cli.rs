@@ -2,7 +2,7 @@
 
 use clap::{CommandFactory as _, Parser, Subcommand, error::ErrorKind};
 
-use crate::{calibrate, drain, keep, ladder, recover, report, run, stub, validate};
+use crate::{calibrate, drain, keep, ladder, recover, report, run, simulate, stub, validate};
 
 /// Measures OpenAI-compatible servers with an open loop.
 ///
@@ -33,6 +33,7 @@ impl Command {
         match self {
             Self::Run(options) => options.check(),
             Self::Calibrate(options) => options.check(),
+            Self::Simulate(options) => options.check(),
             Self::Report(options) => options.check(),
             Self::Ladder(_)
             | Self::Validate(_)
@@ -64,6 +65,8 @@ pub(crate) enum Command {
     Run(Box<run::Options>),
     /// Measure every configuration of a plan at every load of it
     Ladder(ladder::Options),
+    /// Run the whole service in virtual time
+    Simulate(simulate::Options),
     /// Show runs, or a ladder, as tables and figures
     Report(report::Options),
     /// Measure what a server can do, and propose rates and targets

@@ -20,6 +20,7 @@ mod recover;
 mod report;
 mod run;
 mod server;
+mod simulate;
 mod stub;
 mod summary;
 mod validate;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         Command::Validate(options) => validate::run(&options),
         Command::Stub(options) => stub::run(&options),
         Command::DrainCheck(options) => drain::run(options),
+        Command::Simulate(options) => simulate::run(&options),
         Command::Recover(options) => recover::run(&options),
         Command::Keep(options) => keep::run(&options),
     };

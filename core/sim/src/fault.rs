@@ -63,6 +63,21 @@ pub enum FaultKind {
     },
 }
 
+impl Fault {
+    /// When it is over.
+    #[must_use]
+    pub fn ends_at(&self) -> Micros {
+        let lasts = match self.kind {
+            FaultKind::EngineDies { down, .. } | FaultKind::AdmissionDies { down } => down,
+            FaultKind::EngineFreezes { still, .. } => still,
+            FaultKind::Lost { lasts, .. } => lasts,
+            FaultKind::Late { lasts, by, .. } => lasts + by,
+            FaultKind::StepsFail { .. } | FaultKind::AdmissionClockJumps { .. } => Span::ZERO,
+        };
+        self.at + lasts
+    }
+}
+
 /// A connection between two processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Link {

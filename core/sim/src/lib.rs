@@ -18,6 +18,7 @@ mod planted;
 mod report;
 mod rung;
 mod scenario;
+pub mod search;
 mod truth;
 mod world;
 mod worlds;

@@ -1,5 +1,6 @@
 //! Bugs that tests plant in the world, to see that the auditor finds them. Outside of tests there are none.
 
+#[cfg(not(test))]
 use kv::KvCore;
 
 /// What is wrong with a world.

@@ -6,9 +6,7 @@ use sched::{Bend, Limits, Order, Rules, StepCost};
 use units::{BlockCount, Micros, Span, TokenCount};
 use workload::{Budgets, Lengths, Mix, Source};
 
-use crate::{
-    Clients, EngineSpec, GatewaySpec, Natural, Rung, Scenario, Truth, Wires,
-};
+use crate::{Clients, EngineSpec, GatewaySpec, Natural, Rung, Scenario, Truth, Wires};
 
 /// A machine with an engine, whatever the rung.
 #[derive(Clone, Debug, PartialEq)]

@@ -47,14 +47,3 @@ fn a_limit_refuses_what_does_not_fit() {
     let shed = report.requests.iter().filter(|it| it.ending == sim::Ending::Shed).count();
     assert!(shed > report.requests.len() / 3, "{shed} of {}", report.requests.len());
 }
-
-#[test]
-fn probe_table() {
-    for rung in Rung::ALL {
-        for rate in [0.72, 1.18, 1.56, 1.95, 2.57, 3.96] {
-            let r = report(rung, Policy::Off, rate, 1);
-            let good = r.requests.iter().filter(|it| it.met(Span::from_secs(4))).count();
-            println!("{} {rate} n {} goodput {:.2} steps {} events {} end {}", rung.name(), r.requests.len(), good as f64 / 60.0, r.steps, r.events, r.ended_at.0/1000000);
-        }
-    }
-}

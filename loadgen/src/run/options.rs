@@ -168,11 +168,11 @@ fn number(text: &str, least: f64, most: f64) -> Result<f64, String> {
     if sane { Ok(number) } else { Err(format!("from {least} to {most}")) }
 }
 
-fn rate(text: &str) -> Result<f64, String> {
+pub(crate) fn rate(text: &str) -> Result<f64, String> {
     number(text, 1e-6, 1e6)
 }
 
-fn burstiness(text: &str) -> Result<f64, String> {
+pub(crate) fn burstiness(text: &str) -> Result<f64, String> {
     number(text, 0.001, 1_000.0)
 }
 
@@ -184,16 +184,16 @@ fn scale(text: &str) -> Result<f64, String> {
     number(text, 0.001, 100.0)
 }
 
-fn seconds(text: &str) -> Result<Span, String> {
+pub(crate) fn seconds(text: &str) -> Result<Span, String> {
     let secs: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
     let sane = (0.0..=1e7).contains(&secs);
     sane.then(|| Span::from_secs_f64(secs)).ok_or("from 0 to 10000000 seconds".into())
 }
 
-fn slo(text: &str) -> Result<Slo, workload::ParseSloError> {
+pub(crate) fn slo(text: &str) -> Result<Slo, workload::ParseSloError> {
     if text.is_empty() { Ok(Slo::default()) } else { Slo::from_str(text) }
 }
 
-fn budgets(text: &str) -> Result<Budgets, workload::ParseSloError> {
+pub(crate) fn budgets(text: &str) -> Result<Budgets, workload::ParseSloError> {
     if text.is_empty() { Ok(Budgets::default()) } else { Budgets::from_str(text) }
 }

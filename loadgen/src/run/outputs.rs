@@ -13,7 +13,7 @@ use anyhow::Context as _;
 ///
 /// # Errors
 /// One of the outputs is in the way, is named twice, or cannot be written.
-pub(super) fn make_way(
+pub(crate) fn make_way(
     out: &Path,
     journal: &Path,
     summaries: &[&Path],
@@ -70,6 +70,15 @@ fn try_writing(path: &Path, overwrite: bool) -> anyhow::Result<()> {
         fs::remove_file(path).with_context(cannot)?;
     }
     Ok(())
+}
+
+/// Writes a summary.
+///
+/// # Errors
+/// The disk refuses it.
+pub(crate) fn write_json(path: &Path, value: &serde_json::Value) -> anyhow::Result<()> {
+    let text = serde_json::to_string_pretty(value)? + "\n";
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
 #[cfg(test)]

@@ -3,18 +3,11 @@
 use std::time::Duration;
 
 use hyper::HeaderMap;
-use workload::Draws;
+use units::Span;
+use workload::{Draws, sdk_wait};
 
 use super::options::Retries;
 use crate::wire::{Class, Failure};
-
-/// Attempts in all.
-const ATTEMPTS: u32 = 3;
-/// The waits of their back-off.
-const FIRST: f64 = 0.5;
-const LONGEST: f64 = 8.0;
-/// A server's wish is heard up to here.
-const WISH_MAX: f64 = 60.0;
 
 /// How long to wait before the next attempt; absent when there is none.
 pub(super) fn wait(
@@ -29,15 +22,11 @@ pub(super) fn wait(
         Retries::None => return None,
         Retries::Sdk => {}
     }
-    if attempt >= ATTEMPTS || !should(failure.class, status, headers) {
+    if !should(failure.class, status, headers) {
         return None;
     }
-    let wish = wish_ms(headers).map(|millis| millis / 1_000.0);
-    let secs = wish.filter(|secs| *secs > 0.0 && *secs <= WISH_MAX).unwrap_or_else(|| {
-        let doubled = FIRST * f64::from(1_u32 << (attempt - 1));
-        doubled.min(LONGEST) * (1.0 - 0.25 * draws.unit())
-    });
-    Some(Duration::from_secs_f64(secs))
+    let wish = wish_ms(headers).map(|millis| Span::from_secs_f64(millis / 1_000.0));
+    sdk_wait(attempt, wish, draws).map(Duration::from)
 }
 
 /// When the server wants to be asked again, in milliseconds.

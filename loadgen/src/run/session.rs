@@ -21,7 +21,7 @@ use super::{
     dispatch::dispatch,
     lag,
     options::{Options, Retries},
-    outputs::make_way,
+    outputs::{make_way, write_json},
     plan::Plan,
     progress::Progress,
     request::{SHUTDOWN, Shared},
@@ -192,9 +192,4 @@ fn conclude(options: &Options, out: &Path, run: &Run) -> anyhow::Result<Exit> {
     } else {
         Exit::Done
     })
-}
-
-fn write_json(path: &Path, value: &serde_json::Value) -> anyhow::Result<()> {
-    let text = serde_json::to_string_pretty(value)? + "\n";
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -88,7 +88,9 @@ impl World<'_> {
                     self.turn(process);
                 }
             }
-            ToEngine::Hello { session, name, resume } => self.hello(process, session, &name, resume),
+            ToEngine::Hello { session, name, resume } => {
+                self.hello(process, session, &name, resume)
+            }
             ToEngine::WatchPing(session) => self.watch_pinged(process, session),
             ToEngine::Bye(session) => {
                 let running = self.running(process);
@@ -166,7 +168,8 @@ impl World<'_> {
     fn submission(&mut self, process: Process, now: Micros, call: Generate) -> Option<Submission> {
         let Generate { mut submission, budget, natural } = call;
         let limits = *self.running(process).scheduler.limits();
-        let room = limits.context_tokens.checked_sub(u32::try_from(submission.prompt.len()).ok()?)?;
+        let room =
+            limits.context_tokens.checked_sub(u32::try_from(submission.prompt.len()).ok()?)?;
         let running = self.running(process);
         if running.outlets.contains(&submission.id) {
             return None;
@@ -343,7 +346,8 @@ impl World<'_> {
             return self.tell_watcher_of_end(process.engine, session, true);
         };
         let instance = Arc::clone(&running.instance);
-        let sent = resume.filter(|(of, after)| *of == instance && running.hub.after(*after).is_some());
+        let sent =
+            resume.filter(|(of, after)| *of == instance && running.hub.after(*after).is_some());
         let sent = sent.map(|(_, after)| after);
         running.office = Some(Office::new(session, epoch, sent, world_now));
         let granted = News::Granted { epoch, instance, resumed: sent.is_some() };
@@ -413,10 +417,6 @@ fn answer(running: &mut Running, event: &Said) -> Option<(RequestId, Answer)> {
         Said::Started { .. } | Said::Step(_) => return None,
     };
     let is_last = matches!(answer, Answer::Refused(_) | Answer::Finished { .. });
-    let is_open = if is_last {
-        running.outlets.remove(&id)
-    } else {
-        running.outlets.contains(&id)
-    };
+    let is_open = if is_last { running.outlets.remove(&id) } else { running.outlets.contains(&id) };
     is_open.then_some((id, answer))
 }

@@ -124,7 +124,11 @@ pub(super) enum ToEngine {
     /// The client of a request has left.
     Left(RequestId),
     /// A watcher says hello, and where it stopped reading.
-    Hello { session: u64, name: String, resume: Option<(Arc<str>, u64)> },
+    Hello {
+        session: u64,
+        name: String,
+        resume: Option<(Arc<str>, u64)>,
+    },
     WatchPing(u64),
     /// A watcher is gone.
     Bye(u64),

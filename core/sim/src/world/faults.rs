@@ -10,7 +10,9 @@ impl World<'_> {
         let Fault { kind, .. } = self.scenario.faults[number];
         let engines = self.engines.len();
         match kind {
-            FaultKind::EngineDies { engine, down } if engine < engines => self.kill_engine(engine, down),
+            FaultKind::EngineDies { engine, down } if engine < engines => {
+                self.kill_engine(engine, down)
+            }
             FaultKind::EngineFreezes { engine, still } if engine < engines => {
                 let frozen = &mut self.engines[engine].frozen_until;
                 *frozen = (self.now + still).max(*frozen);

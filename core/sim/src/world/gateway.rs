@@ -302,8 +302,7 @@ impl World<'_> {
         flight.has_head = true;
         let promised = tier == Tier::Promised;
         let admitted = flight.admitted.as_ref().filter(|_| promised);
-        let (bound, confidence) =
-            admitted.map_or((None, None), |it| (it.bound, it.confidence));
+        let (bound, confidence) = admitted.map_or((None, None), |it| (it.bound, it.confidence));
         let at = self.now + self.take_delay(self.scenario.wires.client);
         let row = &mut self.clients[Self::flight_of(id)].row;
         row.head = Some(at);
@@ -438,11 +437,5 @@ impl World<'_> {
 
 /// An end without a time to come back.
 pub(super) fn heard(ending: Ending, status: Option<u16>, detail: &str) -> Heard {
-    Heard {
-        ending,
-        status,
-        detail: Some(detail.to_owned()),
-        retry_after: None,
-        permanent: false,
-    }
+    Heard { ending, status, detail: Some(detail.to_owned()), retry_after: None, permanent: false }
 }

@@ -79,8 +79,9 @@ pub(crate) fn run_planted(scenario: &Scenario, planted: Planted) -> Report {
 
 impl<'a> World<'a> {
     fn new(scenario: &'a Scenario, planted: Planted) -> Self {
-        let clients: Vec<Client> =
-            (0..scenario.clients.arrivals.len()).map(|index| Client::new(scenario, index)).collect();
+        let clients: Vec<Client> = (0..scenario.clients.arrivals.len())
+            .map(|index| Client::new(scenario, index))
+            .collect();
         let engines = (0..scenario.engines.len()).map(Engine::new);
         let mut world = Self {
             scenario,
@@ -129,7 +130,8 @@ impl<'a> World<'a> {
         let mut ends_at = None;
         while let Some((at, event)) = self.agenda.pop() {
             if self.open == 0 && ends_at.is_none() {
-                ends_at = Some(self.now + SETTLE);
+                let faults = self.scenario.faults.iter().map(crate::Fault::ends_at);
+                ends_at = Some(faults.max().unwrap_or_default().max(self.now) + SETTLE);
             }
             if ends_at.is_some_and(|ends_at| at > ends_at) {
                 break;
@@ -187,7 +189,8 @@ impl<'a> World<'a> {
             }
         }
         if let Some(controller) = self.admission.controller() {
-            self.auditor.admission_rests(self.now, &controller.view(self.admission.clock(self.now)));
+            self.auditor
+                .admission_rests(self.now, &controller.view(self.admission.clock(self.now)));
         }
         Report {
             requests: self.clients.into_iter().map(|client| client.row).collect(),

@@ -179,7 +179,9 @@ impl Hub {
         let skip = usize::try_from(after + 1 - first).ok()?;
         let numbers = after + 1..;
         let records = self.records.iter().skip(skip).zip(numbers);
-        Some(records.map(|(event, number)| admit::Record { number, event: event.clone() }).collect())
+        Some(
+            records.map(|(event, number)| admit::Record { number, event: event.clone() }).collect(),
+        )
     }
 
     /// Takes what changed in the index of kept blocks.
