@@ -6,8 +6,9 @@
 use std::sync::Arc;
 
 use admit::{
-    Attempt, Bend, Budget, Candidate, Ended, EngineLimits, Event, How, KvUsage, Observation, Offer,
-    Phase, Record, Sequence, Snapshot, Source, Step, StepCost, Submitted, Tier,
+    AnswerBucket, Attempt, Bend, Budget, Candidate, Discipline, Ended, EngineLimits, Event, How,
+    KvUsage, Lateness, Observation, Offer, Order, Phase, Record, Reservation, Rules, Sequence,
+    Snapshot, Source, Step, StepCost, Submitted, Tier,
 };
 use proto::v1;
 use tonic::Status;
@@ -17,6 +18,7 @@ const CANDIDATES_MAX: usize = 64;
 const TENANT_BYTES_MAX: usize = 128;
 const NAME_BYTES_MAX: usize = 256;
 const SEQUENCES_MAX: usize = 16_384;
+const ANSWER_BUCKETS_MAX: usize = 64;
 
 /// A field that does not do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -101,7 +103,14 @@ fn candidate(wire: v1::Candidate, prompt: TokenCount, now: Micros) -> Result<Can
             Source::Watched(instance.into())
         }
     };
-    Ok(Candidate { source, cached })
+    let answers = wire.answers.unwrap_or_default().buckets;
+    at_most("answers.buckets", answers.len(), ANSWER_BUCKETS_MAX, "of them")?;
+    let bucket = |it: v1::AnswerBucket| AnswerBucket {
+        least: it.least,
+        ended: it.ended,
+        censored: it.censored,
+    };
+    Ok(Candidate { source, cached, answers: answers.into_iter().map(bucket).collect() })
 }
 
 /// How a request ended that no watched engine served.
@@ -143,9 +152,44 @@ pub(crate) fn snapshot(wire: v1::EngineSnapshot, now: Micros) -> Result<Snapshot
         record: wire.record,
         planner: wire.planner_version.into(),
         limits,
+        rules: wire.scheduling.as_ref().and_then(rules),
         cost: cost(&wire.cost.unwrap_or_default()),
         kv: usage(&wire.kv.unwrap_or_default(), block_tokens),
         draining: wire.draining,
+    })
+}
+
+/// The rules that an engine plans by. `None` if it names one that is not known here: such an engine cannot
+/// be foreseen, but it can be used.
+fn rules(wire: &v1::Scheduling) -> Option<Rules> {
+    Some(Rules {
+        discipline: match wire.discipline.as_str() {
+            "fifo" => Discipline::Fifo,
+            "static" => Discipline::Static {
+                batch: wire.static_batch.max(1),
+                wait: Span(wire.static_wait_us),
+            },
+            "continuous" => Discipline::Continuous,
+            _ => return None,
+        },
+        order: match wire.order.as_str() {
+            "decode-first" => Order::DecodeFirst,
+            "prefill-first" => Order::PrefillFirst,
+            _ => return None,
+        },
+        reservation: match wire.reservation.as_str() {
+            "full" => Reservation::Full,
+            "grow" => Reservation::Grow,
+            _ => return None,
+        },
+        output_cap: wire.output_cap,
+        lateness: match wire.lateness.as_str() {
+            "finish" => Lateness::Finish,
+            "abort-best-effort" => Lateness::AbortBestEffort,
+            "abort-all" => Lateness::AbortAll,
+            _ => return None,
+        },
+        itl: wire.itl_us.map(Span),
     })
 }
 
@@ -215,6 +259,7 @@ fn sequence(
         deadline: wire.deadline_us.map(|left| moved(taken_at, left)),
         submitted_at: taken_at - Span(wire.age_us),
         blocks: blocks(wire.kv_blocks, block_tokens),
+        rests_until: wire.eligible_us.map(|rest| taken_at + Span(rest)),
     })
 }
 
@@ -234,6 +279,8 @@ pub(crate) fn record(wire: v1::Record) -> Result<Record, Invalid> {
             took: Span(it.took_us),
             decodes: TokenCount(it.decodes),
             prefill: TokenCount(it.prefill_tokens),
+            cells: it.attended_cells,
+            prefill_cells: it.prefill_cells,
         }),
         Some(Wire::Lifecycle(it)) => lifecycle(it).map_err(|error| error.within("lifecycle"))?,
         None => return Err(Invalid::new("event", "is missing or of an unknown kind")),
@@ -428,6 +475,35 @@ mod tests {
         state.kv = Some(v1::KvUsage { free: 3, ..Default::default() });
         let read = snapshot(state, Micros(0)).expect("good");
         assert_eq!((read.limits.kv, read.kv.free), (BlockCount(25), BlockCount(7)));
+    }
+
+    #[test]
+    fn rules_that_are_not_known_are_none() {
+        let known = v1::Scheduling {
+            discipline: "continuous".into(),
+            order: "decode-first".into(),
+            reservation: "full".into(),
+            lateness: "abort-all".into(),
+            itl_us: Some(200_000),
+            ..Default::default()
+        };
+        let read = |scheduling: &v1::Scheduling| {
+            let state = v1::EngineSnapshot { scheduling: Some(scheduling.clone()), ..passed() };
+            snapshot(state, Micros(0)).expect("good").rules
+        };
+        let rules = read(&known).expect("known");
+        assert_eq!(rules.lateness, Lateness::AbortAll);
+        assert_eq!(rules.itl, Some(Span::from_millis(200)));
+        let odd = "odd".to_owned();
+        for unknown in [
+            v1::Scheduling { discipline: odd.clone(), ..known.clone() },
+            v1::Scheduling { order: odd.clone(), ..known.clone() },
+            v1::Scheduling { reservation: odd.clone(), ..known.clone() },
+            v1::Scheduling { lateness: odd, ..known.clone() },
+            v1::Scheduling::default(),
+        ] {
+            assert_eq!(read(&unknown), None, "{unknown:?}");
+        }
     }
 
     #[test]

@@ -48,7 +48,7 @@ fn refused(it: &Refused) -> v1::Refused {
         message: it.cause.to_string(),
         retry_after_us: it.retry_after.0,
         permanent: it.permanent,
-        bound_us: None,
+        bound_us: it.cause.bound().map(|bound| bound.0),
         budget_us: it.budget.e2e.map(|budget| budget.0),
         max_tokens_that_fit: it.max_tokens_that_fit,
     }
@@ -89,7 +89,11 @@ pub(crate) fn policy(state: State, settings: &Settings) -> v1::PolicyResponse {
     });
     v1::PolicyResponse {
         policy: settings.controller().policy.name().into(),
-        parameters: settings.parameters().map(|(key, value)| (key.into(), value)).into(),
+        parameters: settings
+            .parameters()
+            .into_iter()
+            .map(|(key, value)| (key.into(), value))
+            .collect(),
         engines: engines.collect(),
         leases: small(view.leases),
         held: small(view.held as u64),

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use admit::{Limits, Policy};
+use admit::{Deferral, Foresight, Limits, Policy, Twin};
 use clap::{Args, ValueEnum};
 use proto::v1::admission_server;
 use serde::Serialize;
@@ -38,6 +38,37 @@ pub struct Settings {
     /// `limit`: KV blocks that one engine's system may come to hold. 0: all of them.
     #[arg(long, default_value_t = 0)]
     pub limit_kv_blocks: u64,
+    /// `twin`, `twin-mc`, `full`: the share of promises that is to be kept, told as their confidence. 0: 0.99
+    /// for `twin`, 0.98 otherwise.
+    #[arg(long, default_value_t = 0.0)]
+    pub confidence: f64,
+    /// `twin`: how much predictions are widened before promises were seen to end, a logarithm.
+    #[arg(long, default_value_t = 0.12)]
+    pub margin: f64,
+    /// `twin-mc`, `full`: scenarios of answer lengths and step costs. A power of two.
+    #[arg(long, default_value_t = 64)]
+    pub scenarios: u32,
+    /// `full`: held requests that are looked at whenever something changes, the cheapest first.
+    #[arg(long, default_value_t = 12)]
+    pub deferral_tries: u32,
+    /// `full`: the probability to be in time from which on a request is let in without a promise.
+    #[arg(long, default_value_t = 0.2)]
+    pub best_effort_level: f64,
+    /// `full`: best-effort requests that one promise may evict.
+    #[arg(long, default_value_t = 4)]
+    pub evictions_max: u32,
+    /// `full`: the share of machine time that may be asked for before the dearest requests are refused. 0:
+    /// nobody is too dear.
+    #[arg(long, default_value_t = 1.0)]
+    pub price: f64,
+    /// `twin`, `twin-mc`, `full`: how long everything may be refused before one request is let in without a
+    /// promise to see whether what is believed of the engine still holds, in milliseconds.
+    #[arg(long, default_value_t = 2_000)]
+    pub canary_ms: u64,
+    /// `twin`, `twin-mc`, `full`: the part of each budget that is left for the way between engine and client,
+    /// in milliseconds.
+    #[arg(long, default_value_t = 5)]
+    pub overhead_ms: u64,
     /// How long an admitted request has until its engine must have it, in milliseconds. What a caller that
     /// left in between has been given stays taken for as long.
     #[arg(long, default_value_t = 1_500)]
@@ -86,8 +117,18 @@ pub struct Settings {
 pub enum PolicyName {
     /// Everybody whom the engine's memory can hold.
     Off,
+    /// The same, where the engine aborts whatever is past its deadline (`--lateness abort-all`).
+    Abort,
     /// Bounds on requests, tokens and KV blocks in the system.
     Limit,
+    /// A bound on requests that grows while they are in time and falls when they are late.
+    Adaptive,
+    /// Promises that rest on a simulation of the engine in which every answer goes to its cap.
+    Twin,
+    /// The same over many scenarios of how long answers are.
+    TwinMc,
+    /// The same with short deferral, best effort, evictions and a price.
+    Full,
 }
 
 impl service::settings::Settings for Settings {
@@ -111,6 +152,11 @@ impl service::settings::Settings for Settings {
             }
             Err(format!("{key}: {value} is not between {least} and {most}"))
         };
+        if let Some(twin) = self.twin() {
+            twin.validate().map_err(|name| format!("{name}: outside its range"))?;
+        }
+        bounded("canary_ms", self.canary_ms, 100, 3_600_000)?;
+        bounded("overhead_ms", self.overhead_ms, 0, 10_000)?;
         bounded("lease_ms", self.lease_ms, 1, 60_000)?;
         bounded("patience_ms", self.patience_ms, 0, 60_000)?;
         bounded("budget_ms", self.budget_ms, 1, 3_600_000)?;
@@ -149,6 +195,37 @@ impl Settings {
         address.map(Some).map_err(refused)
     }
 
+    /// The twin that is set, if one is.
+    fn twin(&self) -> Option<Twin> {
+        let preset = match self.policy {
+            PolicyName::Off | PolicyName::Abort | PolicyName::Limit | PolicyName::Adaptive => {
+                return None;
+            }
+            PolicyName::Twin => {
+                Twin { foresight: Foresight::Caps { margin: self.margin }, ..Twin::CAPS }
+            }
+            PolicyName::TwinMc => Twin::SCENARIOS,
+            PolicyName::Full => Twin {
+                deferral: Some(Deferral { tries: self.deferral_tries }),
+                best_effort_level: self.best_effort_level,
+                evictions_max: self.evictions_max,
+                price: (self.price != 0.0).then_some(self.price),
+                ..Twin::FULL
+            },
+        };
+        let foresight = match preset.foresight {
+            Foresight::Caps { margin } => Foresight::Caps { margin },
+            Foresight::Learnt { .. } => Foresight::Learnt { scenarios: self.scenarios },
+        };
+        Some(Twin {
+            foresight,
+            level: if self.confidence == 0.0 { preset.level } else { self.confidence },
+            canary: Span::from_millis(self.canary_ms),
+            overhead: Span::from_millis(self.overhead_ms),
+            ..preset
+        })
+    }
+
     pub(crate) fn controller(&self) -> admit::Settings {
         let limits = Limits {
             requests: self.limit_requests,
@@ -158,7 +235,12 @@ impl Settings {
         admit::Settings {
             policy: match self.policy {
                 PolicyName::Off => Policy::Off,
+                PolicyName::Abort => Policy::Abort,
                 PolicyName::Limit => Policy::Limit(limits),
+                PolicyName::Adaptive => Policy::Adaptive,
+                PolicyName::Twin | PolicyName::TwinMc | PolicyName::Full => {
+                    Policy::Twin(self.twin().expect("it is one of the three"))
+                }
             },
             lease: Span::from_millis(self.lease_ms),
             patience: Span::from_millis(self.patience_ms),
@@ -174,7 +256,12 @@ impl Settings {
             run_id,
             round: self.trace_round.clone(),
             policy: self.controller().policy.name(),
-            parameters: self.parameters().map(|(name, value)| format!("{name}={value}")).join(" "),
+            parameters: self
+                .parameters()
+                .iter()
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect::<Vec<_>>()
+                .join(" "),
         };
         Keeper {
             dir: (!self.trace_dir.is_empty()).then(|| self.trace_dir.clone().into()),
@@ -186,8 +273,8 @@ impl Settings {
     }
 
     /// By the names of the configuration, for callers that ask.
-    pub(crate) fn parameters(&self) -> [(&'static str, String); 8] {
-        [
+    pub(crate) fn parameters(&self) -> Vec<(&'static str, String)> {
+        vec![
             ("limit_requests", self.limit_requests.to_string()),
             ("limit_tokens", self.limit_tokens.to_string()),
             ("limit_kv_blocks", self.limit_kv_blocks.to_string()),
@@ -196,6 +283,15 @@ impl Settings {
             ("budget_ms", self.budget_ms.to_string()),
             ("held_max", self.held_max.to_string()),
             ("standalone_max", self.standalone_max.to_string()),
+            ("confidence", self.twin().map_or(0.0, |twin| twin.level).to_string()),
+            ("margin", self.margin.to_string()),
+            ("scenarios", self.scenarios.to_string()),
+            ("deferral_tries", self.deferral_tries.to_string()),
+            ("best_effort_level", self.best_effort_level.to_string()),
+            ("evictions_max", self.evictions_max.to_string()),
+            ("price", self.price.to_string()),
+            ("canary_ms", self.canary_ms.to_string()),
+            ("overhead_ms", self.overhead_ms.to_string()),
         ]
     }
 }
@@ -235,11 +331,28 @@ mod tests {
             (["--trace-max-bytes", "1"], "trace_max_bytes: 1 is not between 8388608 and"),
             (["--trace-flush-ms", "0"], "trace_flush_ms: 0 is not between 1 and 60000"),
             (["--held-max", "5000"], "held_max: 5000 is not between 0 and 4096"),
-            (["--policy", "twin"], "invalid value 'twin' for '--policy <POLICY>'"),
+            (["--policy", "oracle"], "invalid value 'oracle' for '--policy <POLICY>'"),
+            (["--canary-ms", "1"], "canary_ms: 1 is not between 100 and 3600000"),
         ] {
             let error = given(&args).expect_err("a mistake");
             assert!(error.contains(named), "{error}");
         }
+    }
+
+    #[test]
+    fn twins_are_presets_that_settings_change() {
+        let policy = |args: &[&str]| given(args).map(|it| it.controller().policy);
+        let twin = |args: &[&str]| match policy(args) {
+            Ok(Policy::Twin(twin)) => twin,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(twin(&["--policy", "twin"]), Twin::CAPS);
+        assert_eq!(twin(&["--policy", "twin-mc"]), Twin::SCENARIOS);
+        assert_eq!(twin(&["--policy", "full"]), Twin::FULL);
+        let changed = twin(&["--policy", "full", "--price", "0", "--confidence", "0.95"]);
+        assert_eq!((changed.price, changed.level), (None, 0.95));
+        let error = policy(&["--policy", "full", "--scenarios", "60"]).expect_err("no power of 2");
+        assert!(error.contains("foresight: outside its range"), "{error}");
     }
 
     #[test]

@@ -30,6 +30,7 @@ fn snapshot() -> Snapshot {
             waiting: 256,
             kv: BlockCount(6_144),
         },
+        rules: None,
         cost: StepCost::default(),
         kv: KvUsage { free: BlockCount(6_144), ..KvUsage::default() },
         sequences: Vec::new(),
@@ -40,7 +41,11 @@ fn snapshot() -> Snapshot {
 fn offer(number: u128, patience: Span) -> Offer {
     Offer {
         attempt: Attempt { id: RequestId(number), number: 0 },
-        candidates: vec![Candidate { source: Source::Watched("e1".into()), cached: TokenCount(0) }],
+        candidates: vec![Candidate {
+            source: Source::Watched("e1".into()),
+            cached: TokenCount(0),
+            answers: Vec::new(),
+        }],
         prompt: TokenCount(500),
         max_tokens: TokenCount(100),
         budget: Budget::default(),

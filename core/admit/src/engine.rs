@@ -3,16 +3,25 @@
 //! attached -> (snapshots, records) -> interrupted -> attached again, or detached. While it is
 //! interrupted nothing is forgotten and nobody is let in; detached, everything is forgotten.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+};
 
 use units::{Micros, RequestId, Span};
 
 use crate::{
-    EngineView, RATE_DEFAULT, Snapshot, Step, Totals,
-    entry::{Entry, Stage},
+    EngineView, Policy, RATE_DEFAULT, Snapshot, Step, Totals,
+    adaptive::Adaptive,
+    cost::Learner,
+    entry::{Entry, Size, Stage},
+    honesty::Conformal,
     ledger::Ledger,
+    lengths::{Law, Seen},
     rate::Rate,
     retry::Leaving,
+    sight::{Sight, Since},
+    twin::{Cost, Price},
 };
 
 /// An engine of the configuration, by its position there.
@@ -39,11 +48,31 @@ pub(crate) struct Engine {
     room: u64,
     /// Tokens computed since the snapshot.
     done: u64,
+    /// The latest steps: their records, and when these were read.
+    steps: VecDeque<(u64, Micros)>,
+    learns: bool,
+    pub(crate) learner: Option<Learner>,
+    /// How long answers were.
+    pub(crate) answers: Seen,
+    pub(crate) conformal: Conformal,
+    pub(crate) price: Price,
+    pub(crate) adaptive: Adaptive,
+    /// When somebody was last let in.
+    pub(crate) admitted_at: Micros,
+    /// What a twin sees, until something changes.
+    pub(crate) sight: Option<Arc<Sight>>,
 }
 
+/// Steps that are remembered: more do not fit between two snapshots.
+const STEPS_MAX: usize = 64;
+/// A sight is good for this long.
+const SIGHT_MAX: Span = Span::from_millis(20);
+
 impl Engine {
-    pub(crate) fn new(instance: Arc<str>) -> Self {
+    /// Of this instance. Whether its step costs are to be learnt, is the policy's matter.
+    pub(crate) fn new(now: Micros, instance: Arc<str>, policy: &Policy) -> Self {
         Self {
+            learns: policy.twin().is_none_or(|twin| twin.learns_cost),
             instance,
             epoch: 0,
             connected: false,
@@ -53,7 +82,45 @@ impl Engine {
             record: 0,
             room: 0,
             done: 0,
+            steps: VecDeque::new(),
+            learner: None,
+            answers: Seen::default(),
+            conformal: Conformal::default(),
+            price: Price::default(),
+            adaptive: Adaptive::default(),
+            admitted_at: now,
+            sight: None,
         }
+    }
+
+    /// Looks at the engine anew, if a twin is to decide and something has changed.
+    pub(crate) fn look(&mut self, now: Micros, policy: &Policy) {
+        let Some(twin) = policy.twin() else { return };
+        let seen = self.sight.as_ref().is_some_and(|it| now.since(it.made_at) <= SIGHT_MAX);
+        let Some(snapshot) = self.snapshot.clone().filter(|_| !seen) else { return };
+        let price_us = twin.price.and_then(|share| self.price.limit_us(now, share));
+        let sight = Sight::of_watched(self, &snapshot, twin, now);
+        self.sight = sight.map(|sight| Arc::new(Sight { price_us, ..sight }));
+    }
+
+    /// Machine time that a request asks for, if anything is known of that.
+    pub(crate) fn cost_of(&self, size: Size, law: &Law) -> Option<Cost> {
+        let (learner, snapshot) = (self.learner.as_ref()?, self.snapshot.as_ref()?);
+        let miss = size.prompt.saturating_sub(size.cached).0;
+        let answer = law.mean(size.max_tokens.0);
+        Some(Cost::of(learner.times(), snapshot.limits.slots, miss, answer))
+    }
+
+    /// Something has changed that decisions depend on.
+    pub(crate) fn touch(&mut self) {
+        self.sight = None;
+    }
+
+    /// Steps that ended after the snapshot was taken.
+    pub(crate) fn since(&self, snapshot: &Snapshot) -> Since {
+        let later = self.steps.iter().filter(|(record, _)| *record > snapshot.record);
+        let ended_at = self.steps.back().map_or(Micros(0), |(_, at)| *at);
+        Since { steps: later.count() as u64, ended_at }
     }
 
     /// What a policy sees, once there is a snapshot.
@@ -69,6 +136,9 @@ impl Engine {
             rate: self.rate_tokens_per_s(),
             rate_measured: self.rate.tokens_per_s().is_some(),
             fresh: self.connected && now.since(snapshot.taken_at) <= allowed,
+            quiet: now.since(self.admitted_at),
+            adaptive: self.adaptive.limit(),
+            sight: self.sight.clone(),
         })
     }
 
@@ -82,8 +152,15 @@ impl Engine {
         (self.ledger.iter().map(|(_, entry)| entry.totals()).collect(), self.done)
     }
 
-    pub(crate) fn step(&mut self, step: &Step) {
+    pub(crate) fn step(&mut self, now: Micros, record: u64, step: &Step) {
         self.rate.observe(step);
+        if let Some(learner) = &mut self.learner {
+            learner.step(now, step);
+        }
+        if self.steps.len() >= STEPS_MAX {
+            self.steps.pop_front();
+        }
+        self.steps.push_back((record, now));
         self.done += u64::from(step.decodes.0) + u64::from(step.prefill.0);
     }
 
@@ -109,6 +186,7 @@ impl Engine {
             matches!(entry.stage, Stage::Running { .. }) && !known.contains(&id)
         });
         self.record = snapshot.record;
+        self.steps.clear();
         self.take_over(snapshot);
         lost
     }
@@ -147,6 +225,10 @@ impl Engine {
         }
         self.room = snapshot.kv.room();
         self.done = 0;
+        self.touch();
+        if self.learner.is_none() {
+            self.learner = Learner::new(snapshot.cost, snapshot.limits.slots, !self.learns);
+        }
         self.snapshot = Some(Arc::new(snapshot));
     }
 }
@@ -161,8 +243,10 @@ fn modelled_rate(snapshot: &Snapshot) -> Option<f64> {
 pub(crate) fn passed_view<'a>(
     snapshot: &'a Snapshot,
     ours: Option<&Ledger>,
+    policy: &Policy,
     now: Micros,
 ) -> EngineView<'a> {
+    let twin = policy.twin();
     EngineView {
         snapshot,
         totals: passed_leaving(snapshot, ours).into_iter().sum(),
@@ -170,6 +254,9 @@ pub(crate) fn passed_view<'a>(
         rate: modelled_rate(snapshot).unwrap_or(RATE_DEFAULT),
         rate_measured: false,
         fresh: now.since(snapshot.taken_at) <= FRESH,
+        quiet: Span::ZERO,
+        adaptive: u64::MAX,
+        sight: twin.and_then(|twin| Sight::of_passed(snapshot, ours, twin, now)).map(Arc::new),
     }
 }
 

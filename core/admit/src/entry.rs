@@ -1,10 +1,12 @@
 //! One request in the system.
 
+use std::sync::Arc;
+
 use units::{BlockCount, Micros, TokenCount};
 
 use crate::{
-    Cut, Ended, How, Observation, Offer, Outcome, Sequence, Submitted, Way, Why, ledger::Totals,
-    trace::Decided,
+    Cut, Ended, How, Load, Observation, Offer, Outcome, Sequence, Submitted, Tier, Way, Why,
+    ledger::Totals, lengths::Law, trace::Decided,
 };
 
 /// How big a request is at most.
@@ -27,6 +29,20 @@ pub(crate) struct Entry {
     /// KV blocks that it held at the last snapshot.
     pub(crate) held: BlockCount,
     pub(crate) stage: Stage,
+    /// What it runs as, or was let in as.
+    pub(crate) tier: Tier,
+    /// When it was let in or first heard of.
+    pub(crate) entered_at: Micros,
+    /// When it has to be done, as far as is known.
+    pub(crate) deadline: Option<Micros>,
+    /// When its first token has to be there, if that was promised.
+    pub(crate) first_by: Option<Micros>,
+    /// How long its answer may be; absent where nobody asks.
+    pub(crate) law: Option<Arc<Law>>,
+    /// Of a promise: when it was foreseen to end, later admissions included.
+    pub(crate) foreseen: Option<Micros>,
+    /// How full its engine was.
+    pub(crate) load: Load,
     /// Absent for requests that this controller did not let in.
     pub(crate) decided: Option<Box<Decided>>,
 }
@@ -83,6 +99,13 @@ impl Entry {
             reserved: size.blocks(),
             held: BlockCount(0),
             stage,
+            tier: Tier::BestEffort,
+            entered_at: Micros(0),
+            deadline: None,
+            first_by: None,
+            law: None,
+            foreseen: None,
+            load: Load::Light,
             decided: None,
         }
     }
@@ -92,6 +115,7 @@ impl Entry {
         let Sequence { prompt, max_tokens, submitted_at, .. } = *sequence;
         let size = Size { prompt, cached: TokenCount(0), max_tokens };
         let mut entry = Self::new(size, Stage::Running { record, submitted_at });
+        entry.entered_at = submitted_at;
         entry.progress(sequence);
         entry
     }
@@ -101,6 +125,8 @@ impl Entry {
         self.computed = sequence.computed;
         self.generated = sequence.generated;
         self.held = sequence.blocks;
+        self.tier = sequence.tier;
+        self.deadline = sequence.deadline;
     }
 
     /// A snapshot shows that the engine has it.
@@ -117,6 +143,7 @@ impl Entry {
     pub(crate) fn submitted(&mut self, record: u64, now: Micros, as_what: &Submitted) {
         self.size.prompt = as_what.prompt;
         self.size.max_tokens = as_what.max_tokens;
+        self.tier = as_what.tier;
         self.reserved = if as_what.blocks.0 > 0 { as_what.blocks } else { self.size.blocks() };
         self.stage = Stage::Running { record, submitted_at: now };
         self.on_its_way(|way, offered_at| {

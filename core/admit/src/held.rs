@@ -30,6 +30,8 @@ pub(crate) struct Held {
     pub(crate) offered_at: Micros,
     /// When it will wait no longer.
     pub(crate) until: Micros,
+    /// Machine time that it asks for, in microseconds, as far as it was known when it came.
+    pub(crate) cost_us: f64,
 }
 
 /// The queue.

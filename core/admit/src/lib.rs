@@ -14,12 +14,17 @@
 //!
 //! It knows no wire format, no address of an engine and no clock.
 
+mod adaptive;
 mod check;
 mod controller;
+mod cost;
 mod engine;
 mod entry;
+mod forecast;
 mod held;
+mod honesty;
 mod ledger;
+mod lengths;
 mod limit;
 mod offer;
 mod policy;
@@ -27,23 +32,29 @@ mod rate;
 mod record;
 mod retry;
 mod settings;
+mod sight;
 mod snapshot;
 mod timers;
 mod trace;
+mod twin;
 mod verdict;
 mod view;
 
 pub use controller::{Controller, Effect};
+pub use cost::{Composition, Speed};
 pub use engine::EngineId;
+pub use honesty::{Coverage, Honesty, Load, wilson};
 pub use ledger::Totals;
+pub use lengths::AnswerBucket;
 pub use limit::Limits;
 pub use offer::{Attempt, Budget, Candidate, Offer, Source};
 pub use policy::{AdmissionContext, Choice, Decision, EngineView, Policy, Problem, Shortage};
 pub use rate::RATE_DEFAULT;
 pub use record::{Ended, Event, How, Record, Step, Submitted};
-pub use sched::Bend;
+pub use sched::{Bend, Discipline, Lateness, Order, PLANNER_VERSION, Reservation, Rules};
 pub use settings::{BUDGET_MAX, PATIENCE_MAX, Settings};
 pub use snapshot::{EngineLimits, KvUsage, Phase, Sequence, Snapshot, StepCost, Tier};
 pub use trace::{Cut, Observation, Outcome, Saw, SeenEngine, Trace, TracedVerdict, Way, Why};
-pub use verdict::{Admitted, Cause, Reason, Refused, Verdict};
+pub use twin::{BestEffort, Deferral, Foresight, Twin};
+pub use verdict::{Admitted, Cause, Dominant, Reason, Refused, Verdict};
 pub use view::{Counters, EngineStatus, View};

@@ -53,11 +53,11 @@ impl Bounds {
 }
 
 /// Lets the request in where it is done soonest, going by the work in the system.
-pub(crate) fn decide(problem: &Problem<'_>, bounds: impl Fn(&EngineLimits) -> Bounds) -> Decision {
+pub(crate) fn decide(problem: &Problem<'_>, bounds: impl Fn(&Choice<'_>) -> Bounds) -> Decision {
     let mut best: Option<(f64, Result<usize, Shortage>)> = None;
     for (index, choice) in problem.choices.iter().enumerate() {
         let size = problem.size(choice);
-        let found = match shortage(size, choice, bounds(&choice.engine.snapshot.limits)) {
+        let found = match shortage(size, choice, bounds(choice)) {
             None => Ok(index),
             Some(shortage) => Err(Shortage { choice: index, ..shortage }),
         };
@@ -114,7 +114,7 @@ fn shortage(size: Size, choice: &Choice<'_>, bounds: Bounds) -> Option<Shortage>
     };
     let max_tokens_that_fit =
         if shortfall.requests > 0 { None } else { cap_that_fits(size, tokens_room, blocks_room) };
-    Some(Shortage { choice: 0, cause, shortfall, max_tokens_that_fit })
+    Some(Shortage { choice: 0, cause, shortfall, max_tokens_that_fit, wait: None })
 }
 
 /// KV blocks that nobody has and nobody was told to have. The engine's own count of what is free sees

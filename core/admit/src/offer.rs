@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use units::{Micros, RequestId, Span, TokenCount};
 
-use crate::Snapshot;
+use crate::{AnswerBucket, Snapshot};
 
 /// One try to get a request in. A retry keeps the id and raises the attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,6 +56,9 @@ pub struct Candidate {
     pub source: Source,
     /// Tokens of the prompt that this place has cached, at most the prompt.
     pub cached: TokenCount,
+    /// How long answers were there to prompts that begin alike, the shortest first; empty if it does not
+    /// say.
+    pub answers: Vec<AnswerBucket>,
 }
 
 /// Where the state of a candidate comes from.

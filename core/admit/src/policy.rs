@@ -9,23 +9,36 @@ use std::sync::Arc;
 use units::{Micros, RequestId, Span, TokenCount};
 
 use crate::{
-    Budget, Cause, Limits, Snapshot, Tier, Totals,
+    Budget, Cause, Deferral, EngineLimits, Foresight, Limits, Snapshot, Tier, Totals, Twin,
     entry::Size,
+    lengths::Law,
     limit::{self, Bounds},
+    sight::Sight,
+    twin,
 };
 
 /// Who gets in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Policy {
     /// Everybody whom the engine's memory can hold: its slots and its queue. Promises nothing.
     Off,
+    /// The same; but what is past its deadline is to be aborted. Who runs is the engine's matter: this
+    /// policy only declares that the engine has to be set to abort all late work.
+    Abort,
     /// As many requests, tokens and KV blocks as the limits say. Promises nothing.
     Limit(Limits),
+    /// As many requests as were in time lately: more while they are, fewer when they are not. Promises
+    /// nothing.
+    Adaptive,
+    /// Whom a simulation of the engine finds in time, and whose coming leaves every promise in time.
+    Twin(Twin),
 }
 
 /// The request, as it is when it asks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdmissionContext {
+    /// Which request.
+    pub id: RequestId,
     /// Length of the prompt.
     pub prompt: TokenCount,
     /// Cap on generated tokens.
@@ -43,7 +56,7 @@ pub struct AdmissionContext {
 }
 
 /// An engine, as it is when somebody asks.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct EngineView<'a> {
     /// Its last published state.
     pub snapshot: &'a Snapshot,
@@ -57,10 +70,17 @@ pub struct EngineView<'a> {
     pub rate_measured: bool,
     /// Whether the state is recent enough to promise anything.
     pub fresh: bool,
+    /// How long nobody was let in.
+    pub quiet: Span,
+    /// The limit of [`Policy::Adaptive`].
+    pub adaptive: u64,
+    /// What a twin sees; absent with other policies, and when the engine plans by rules that are not known
+    /// here.
+    pub(crate) sight: Option<Arc<Sight>>,
 }
 
 /// A candidate that is up and physically big enough.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Choice<'a> {
     /// Index into the offer's candidates.
     pub candidate: usize,
@@ -68,6 +88,8 @@ pub struct Choice<'a> {
     pub cached: TokenCount,
     /// Its state.
     pub engine: EngineView<'a>,
+    /// How long its answer there may be.
+    pub(crate) law: Arc<Law>,
 }
 
 /// What is to be decided.
@@ -114,6 +136,8 @@ pub struct Shortage {
     pub shortfall: Totals,
     /// The largest cap on generated tokens that would be let in.
     pub max_tokens_that_fit: Option<u32>,
+    /// Until it would be let in, where the policy foresees that.
+    pub wait: Option<Span>,
 }
 
 impl Policy {
@@ -122,18 +146,71 @@ impl Policy {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Off => "off",
+            Self::Abort => "abort",
             Self::Limit(_) => "limit",
+            Self::Adaptive => "adaptive",
+            Self::Twin(twin) => twin.name(),
         }
+    }
+
+    /// Whether the engine has to be set to abort all late work, for the policy to be what it says.
+    #[must_use]
+    pub fn wants_abort(&self) -> bool {
+        matches!(self, Self::Abort)
+    }
+
+    /// The twin, if it is one.
+    #[must_use]
+    pub fn twin(&self) -> Option<&Twin> {
+        match self {
+            Self::Twin(twin) => Some(twin),
+            Self::Off | Self::Abort | Self::Limit(_) | Self::Adaptive => None,
+        }
+    }
+
+    /// Whether requests that do not fit stand in the way of those behind them.
+    pub(crate) fn queues(&self) -> bool {
+        self.twin().is_none()
+    }
+
+    /// How held requests are looked at, if not in turn.
+    pub(crate) fn deferral(&self) -> Option<Deferral> {
+        self.twin().and_then(|twin| twin.deferral)
+    }
+
+    /// Over how many scenarios it decides.
+    pub(crate) fn scenarios(&self) -> Option<u32> {
+        self.twin().and_then(|twin| match twin.foresight {
+            Foresight::Caps { .. } => None,
+            Foresight::Learnt { scenarios } => Some(scenarios),
+        })
     }
 
     /// Decides.
     #[must_use]
     pub fn decide(&self, problem: &Problem<'_>) -> Decision {
         match self {
-            Self::Off => limit::decide(problem, Bounds::memory),
-            Self::Limit(limits) => limit::decide(problem, |engine| limits.bounds(engine)),
+            Self::Off | Self::Abort => limit::decide(problem, |it| Bounds::memory(limits_of(it))),
+            Self::Limit(limits) => limit::decide(problem, |it| limits.bounds(limits_of(it))),
+            Self::Adaptive => limit::decide(problem, |it| {
+                let limits = Limits { requests: it.engine.adaptive.max(1), ..Limits::default() };
+                limits.bounds(limits_of(it))
+            }),
+            Self::Twin(twin) => twin::decide(twin, problem),
         }
     }
+
+    /// Says why somebody who is not let in is not, as far as it can be said.
+    pub(crate) fn explain(&self, problem: &Problem<'_>) -> Decision {
+        match self {
+            Self::Twin(twin) => Decision::Wait(twin::shortage(twin, problem)),
+            Self::Off | Self::Abort | Self::Limit(_) | Self::Adaptive => self.decide(problem),
+        }
+    }
+}
+
+fn limits_of<'a>(choice: &'a Choice<'_>) -> &'a EngineLimits {
+    &choice.engine.snapshot.limits
 }
 
 impl Problem<'_> {
@@ -153,6 +230,7 @@ mod tests {
     fn a_policy_sees_a_problem_and_nothing_else() {
         let _: for<'a, 'b> fn(&'a Policy, &'a Problem<'b>) -> Decision = Policy::decide;
         let AdmissionContext {
+            id: _,
             prompt: _,
             max_tokens: _,
             budget: _,
@@ -161,6 +239,7 @@ mod tests {
             priority: _,
             tenant: _,
         } = AdmissionContext {
+            id: RequestId(1),
             prompt: TokenCount(1),
             max_tokens: TokenCount(1),
             budget: Budget::default(),
@@ -176,6 +255,9 @@ mod tests {
                                          rate: _,
                                          rate_measured: _,
                                          fresh: _,
+                                         quiet: _,
+                                         adaptive: _,
+                                         sight: _,
                                      }| {};
     }
 }

@@ -56,7 +56,13 @@ mod tests {
 
     fn step(took_ms: u64, decodes: u32) -> Step {
         let took = Span::from_millis(took_ms);
-        Step { took, decodes: TokenCount(decodes), prefill: TokenCount(0) }
+        Step {
+            took,
+            decodes: TokenCount(decodes),
+            prefill: TokenCount(0),
+            cells: 0,
+            prefill_cells: 0,
+        }
     }
 
     #[test]

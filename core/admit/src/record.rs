@@ -1,5 +1,6 @@
 //! What an engine tells about its steps and about the life of its requests.
 
+use sched::StepShape;
 use units::{BlockCount, RequestId, Span, TokenCount};
 
 use crate::Tier;
@@ -37,6 +38,21 @@ pub struct Step {
     pub decodes: TokenCount,
     /// Prompt tokens computed.
     pub prefill: TokenCount,
+    /// KV cells that all rows attended to together; 0 when the engine does not say.
+    pub cells: u64,
+    /// Those of them that prompt tokens attended to.
+    pub prefill_cells: u64,
+}
+
+impl Step {
+    pub(crate) fn shape(&self) -> StepShape {
+        StepShape {
+            decodes: self.decodes.0,
+            prefill: self.prefill.0,
+            cells: self.cells,
+            prefill_cells: self.prefill_cells,
+        }
+    }
 }
 
 /// A request as it reached the engine.

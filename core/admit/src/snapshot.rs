@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sched::Bend;
+use sched::{Bend, Rules};
 use units::{BlockCount, Micros, RequestId, Span, TokenCount};
 
 /// What was promised to a request.
@@ -50,6 +50,8 @@ pub struct Sequence {
     pub submitted_at: Micros,
     /// KV blocks that it holds.
     pub blocks: BlockCount,
+    /// Until when it may not have a slot, because it was preempted; on the controller's clock.
+    pub rests_until: Option<Micros>,
 }
 
 /// Bounds of one engine, fixed for the life of an instance.
@@ -120,6 +122,8 @@ pub struct Snapshot {
     pub planner: Arc<str>,
     /// Bounds of the engine.
     pub limits: EngineLimits,
+    /// The rules that it plans by; absent when they are not known here.
+    pub rules: Option<Rules>,
     /// The engine's model of its own speed.
     pub cost: StepCost,
     /// The KV cache.
@@ -128,6 +132,36 @@ pub struct Snapshot {
     pub sequences: Vec<Sequence>,
     /// Whether it accepts nothing more.
     pub draining: bool,
+}
+
+impl From<StepCost> for sched::StepCost {
+    fn from(cost: StepCost) -> Self {
+        Self {
+            base_us: cost.base,
+            per_decode_us: cost.per_decode,
+            per_prefill_token_us: cost.per_prefill_token,
+            per_cell_us: cost.per_cell,
+            gain: cost.gain,
+            per_tiled_cell_us: cost.per_tiled_cell,
+            prompt_us: cost.prompt,
+            bend: cost.bend,
+        }
+    }
+}
+
+impl From<sched::StepCost> for StepCost {
+    fn from(cost: sched::StepCost) -> Self {
+        Self {
+            base: cost.base_us,
+            per_decode: cost.per_decode_us,
+            per_prefill_token: cost.per_prefill_token_us,
+            per_cell: cost.per_cell_us,
+            gain: cost.gain,
+            per_tiled_cell: cost.per_tiled_cell_us,
+            prompt: cost.prompt_us,
+            bend: cost.bend,
+        }
+    }
 }
 
 impl StepCost {

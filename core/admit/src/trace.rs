@@ -193,6 +193,14 @@ pub(crate) struct Decided {
 }
 
 impl Decided {
+    /// What was said to it.
+    pub(crate) fn tier(&self) -> Tier {
+        match self.verdict {
+            TracedVerdict::Admitted { tier, .. } => tier,
+            TracedVerdict::Refused(_) => Tier::BestEffort,
+        }
+    }
+
     pub(crate) fn close(self, id: RequestId, outcome: Outcome) -> Trace {
         Trace {
             attempt: Attempt { id, number: self.attempt },

@@ -146,6 +146,34 @@ pub enum Cause {
         /// How many.
         ahead: u64,
     },
+    /// Its bound does not fit its budget, or its coming would break a promise.
+    #[error("done by {bound} at the latest, and {budget} are left: {dominant}")]
+    Late {
+        /// By when it would surely be done, from now.
+        bound: Span,
+        /// What is left of its budget.
+        budget: Span,
+        /// What most of that is.
+        dominant: Dominant,
+    },
+    /// Even an idle engine could not do it in time.
+    #[error("done by {bound} at the latest even in an idle engine, and {budget} are left")]
+    Hopeless {
+        /// By when it would surely be done there, from now.
+        bound: Span,
+        /// What is left of its budget.
+        budget: Span,
+    },
+    /// The engine cannot be foreseen.
+    #[error("nothing can be promised: {}", if *.stale {
+        "the engine's last state is too old, or its steps take far longer than foreseen"
+    } else {
+        "the engine plans by rules that are not known here"
+    })]
+    Blind {
+        /// The state is too old, or does not fit what the engine does.
+        stale: bool,
+    },
     /// Too many open entries of callers without an engine.
     #[error("too many outcomes were not reported: {open} are open, the limit is {limit}")]
     Unobserved {
@@ -154,6 +182,33 @@ pub enum Cause {
         /// How many may be.
         limit: u64,
     },
+}
+
+/// What most of a bound is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dominant {
+    /// Those ahead of it.
+    Queue,
+    /// Its own prompt.
+    Prefill,
+    /// Its own answer, and those beside it.
+    Decode,
+    /// It would be in time, and make others late who were promised.
+    Promises,
+    /// It would be in time, and asks for more machine time than there is for one.
+    Price,
+}
+
+impl fmt::Display for Dominant {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Queue => "most of it is waiting for others",
+            Self::Prefill => "most of it is the prompt",
+            Self::Decode => "most of it is the answer",
+            Self::Promises => "it would make promises late",
+            Self::Price => "it asks for too much time while many ask",
+        })
+    }
 }
 
 impl Cause {
@@ -167,7 +222,9 @@ impl Cause {
             Self::Tokens { .. } => Reason::Tokens,
             Self::Kv { .. } => Reason::Kv,
             Self::NoEngine => Reason::NoEngine,
-            Self::OutOfTime => Reason::Slo,
+            Self::OutOfTime | Self::Late { .. } | Self::Hopeless { .. } | Self::Blind { .. } => {
+                Reason::Slo
+            }
             Self::EngineDraining | Self::Draining => Reason::Draining,
             Self::Context { .. } | Self::TooLarge { .. } => Reason::Never,
         }
@@ -176,13 +233,41 @@ impl Cause {
     /// Whether no wait can help.
     #[must_use]
     pub fn is_permanent(&self) -> bool {
-        match self.reason() {
-            Reason::Slo | Reason::Never => true,
-            Reason::Requests
-            | Reason::Tokens
-            | Reason::Kv
-            | Reason::NoEngine
-            | Reason::Draining => false,
+        match self {
+            Self::OutOfTime
+            | Self::Hopeless { .. }
+            | Self::Context { .. }
+            | Self::TooLarge { .. } => true,
+            Self::Requests { .. }
+            | Self::Tokens { .. }
+            | Self::Kv { .. }
+            | Self::NoEngine
+            | Self::EngineDraining
+            | Self::Draining
+            | Self::Queued { .. }
+            | Self::Late { .. }
+            | Self::Blind { .. }
+            | Self::Unobserved { .. } => false,
+        }
+    }
+
+    /// The bound that does not fit, from the decision on.
+    #[must_use]
+    pub fn bound(&self) -> Option<Span> {
+        match self {
+            Self::Late { bound, .. } | Self::Hopeless { bound, .. } => Some(*bound),
+            Self::Requests { .. }
+            | Self::Tokens { .. }
+            | Self::Kv { .. }
+            | Self::NoEngine
+            | Self::OutOfTime
+            | Self::EngineDraining
+            | Self::Draining
+            | Self::Context { .. }
+            | Self::TooLarge { .. }
+            | Self::Queued { .. }
+            | Self::Blind { .. }
+            | Self::Unobserved { .. } => None,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use units::Span;
 
-use crate::{EngineId, Totals};
+use crate::{EngineId, Honesty, Speed, Totals};
 
 /// Counts since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +42,19 @@ pub struct EngineStatus {
     pub totals: Totals,
     /// Tokens a second.
     pub rate: f64,
+    /// What was learnt of its speed; absent until a twin looked at it.
+    pub speed: Option<Speed>,
+    /// Answers that the law of lengths rests on; old ones fade.
+    pub answers: f64,
+    /// How much predictions on caps are widened, and those over scenarios beside their residuals:
+    /// logarithms.
+    pub margin: f64,
+    /// See above.
+    pub shift: f64,
+    /// The cost in microseconds from which on requests are too dear, if any is.
+    pub price_us: Option<f64>,
+    /// The limit of the policy `adaptive`.
+    pub adaptive: u64,
 }
 
 /// The controller at one moment.
@@ -59,6 +72,8 @@ pub struct View {
     pub counters: Counters,
     /// Whether nothing more is accepted.
     pub draining: bool,
+    /// Whether promises are kept.
+    pub honesty: Honesty,
 }
 
 impl View {

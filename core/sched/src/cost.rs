@@ -27,7 +27,8 @@ impl StepShape {
     /// Cells of prompts after the first of them, to which long pieces attend in tiles. A kernel does so from
     /// 64 rows on; but then a step with one row more would take less time, and a planner that looks for the
     /// longest step that it can afford has to know that more takes more.
-    fn tiled_cells(&self) -> u64 {
+    #[must_use]
+    pub fn tiled_cells(&self) -> u64 {
         self.prefill_cells.saturating_sub(UNTILED_CELLS)
     }
 }
@@ -79,7 +80,13 @@ impl StepCost {
     /// The expected time of a step.
     #[must_use]
     pub fn predict(&self, shape: StepShape) -> Span {
-        Span::from_secs_f64(self.gain * self.plain_us(shape) / 1e6)
+        Span::from_secs_f64(self.expected_us(shape) / 1e6)
+    }
+
+    /// The expected time of a step in microseconds, not rounded.
+    #[must_use]
+    pub fn expected_us(&self, shape: StepShape) -> f64 {
+        self.gain * self.plain_us(shape)
     }
 
     fn plain_us(&self, shape: StepShape) -> f64 {

@@ -109,6 +109,7 @@ impl Entry {
             engine_instance: prepared.engine_instance.clone(),
             prompt_tokens: prepared.prompt_tokens,
             cached_tokens: prepared.cached_tokens,
+            answers: prepared.answers.clone(),
             max_tokens: self.max_tokens(prepared),
             budget: self.deadlines.remaining(asked_at),
             patience: wait.patience,

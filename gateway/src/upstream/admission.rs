@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use actix_web::http::StatusCode;
 use proto::v1::{
-    Admitted, Budget, Candidate, DecideRequest, PolicyRequest, PolicyResponse, RefusalReason,
-    Refused, admission_client::AdmissionClient, decide_response,
+    Admitted, AnswerLengths, Budget, Candidate, DecideRequest, PolicyRequest, PolicyResponse,
+    RefusalReason, Refused, admission_client::AdmissionClient, decide_response,
 };
 use tokio::time::timeout;
 use tonic::{Code, Status, transport::Channel};
@@ -29,6 +29,8 @@ pub(crate) struct Question {
     pub(crate) engine_instance: String,
     pub(crate) prompt_tokens: u32,
     pub(crate) cached_tokens: u32,
+    /// How long answers to such prompts were.
+    pub(crate) answers: Option<AnswerLengths>,
     pub(crate) max_tokens: u32,
     /// What is left of the client's own budget.
     pub(crate) budget: Budget,
@@ -74,6 +76,7 @@ impl Admission {
                 engine_instance: question.engine_instance,
                 cached_tokens: question.cached_tokens,
                 snapshot: None,
+                answers: question.answers,
             }],
             prompt_tokens: question.prompt_tokens,
             max_tokens: question.max_tokens,

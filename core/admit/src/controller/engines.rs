@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use units::{Micros, RequestId};
+use units::{Micros, RequestId, Span};
 
 use super::{Controller, Where};
 use crate::{
-    EngineId, Event, Outcome, Record, Snapshot, Submitted, Why,
+    Ended, EngineId, Event, How, Observation, Outcome, Record, Snapshot, Submitted, Tier, Why,
+    adaptive::LATE_SHARE,
     engine::Engine,
     entry::{Entry, Size, Stage},
     ledger::Place,
@@ -29,8 +30,13 @@ impl Controller {
         if known.is_some_and(|known| known.instance != *instance) {
             self.forget(now, engine);
         }
-        let state = self.engines.entry(engine).or_insert_with(|| Engine::new(Arc::clone(instance)));
+        let policy = self.settings.policy;
+        let state = self
+            .engines
+            .entry(engine)
+            .or_insert_with(|| Engine::new(now, Arc::clone(instance), &policy));
         state.epoch = epoch;
+        state.touch();
         state.connected = true;
         let Some(snapshot) = snapshot else { return self.wake(now) };
         for sequence in &snapshot.sequences {
@@ -75,8 +81,9 @@ impl Controller {
     pub fn record(&mut self, now: Micros, engine: EngineId, record: Record) {
         let Some(state) = self.engines.get_mut(&engine) else { return };
         state.seen(record.number);
+        state.touch();
         match record.event {
-            Event::Step(step) => state.step(&step),
+            Event::Step(step) => state.step(now, record.number, &step),
             Event::Submitted(id, submitted) => {
                 self.submitted(now, engine, record.number, id, &submitted);
             }
@@ -87,6 +94,7 @@ impl Controller {
             Event::Finished(id, ended) => {
                 if let Some(entry) = state.finish(id) {
                     let observation = entry.observation(&ended, now);
+                    self.learn(now, engine, &entry, &ended, &observation);
                     self.leave(&Place::Engine(engine), id, entry, Outcome::Ended(observation));
                     self.wake(now);
                 }
@@ -119,8 +127,51 @@ impl Controller {
                     max_tokens: submitted.max_tokens,
                 };
                 let mut entry = Entry::new(size, Stage::Running { record, submitted_at: now });
+                entry.entered_at = now;
                 entry.submitted(record, now, submitted);
                 state.ledger.insert(id, entry);
+            }
+        }
+    }
+
+    /// Learns from a request that has ended: how long answers are, whether promises are kept.
+    fn learn(
+        &mut self,
+        now: Micros,
+        engine: EngineId,
+        entry: &Entry,
+        ended: &Ended,
+        observation: &Observation,
+    ) {
+        let Some(state) = self.engines.get_mut(&engine) else { return };
+        if ended.completion.0 > 0 {
+            let whole = ended.how == How::Completed && ended.completion < entry.size.max_tokens;
+            state.answers.observe(ended.completion.0, whole);
+        }
+        let Some(decided) = &entry.decided else { return };
+        if ended.how == How::Cancelled {
+            return;
+        }
+        let (tier, budget) = (decided.tier(), decided.saw.budget);
+        let within = |spent: Option<Span>, budget: Option<Span>| {
+            budget.is_none_or(|budget| spent.is_some_and(|spent| spent <= budget))
+        };
+        let in_time = ended.how == How::Completed
+            && within(Some(observation.e2e), budget.e2e)
+            && within(observation.ttft, budget.ttft);
+        self.books.ended(tier, entry.load, in_time);
+        let slow = budget.e2e.is_some_and(|it| observation.e2e > it.mul_f64(LATE_SHARE));
+        let limits = state.snapshot.as_ref().map(|it| it.limits);
+        let most = limits.map_or(1, |it| u64::from(it.slots) + u64::from(it.waiting));
+        // The one that has just left was there.
+        let inside = state.ledger.totals().requests + 1;
+        state.adaptive.ended(now, slow || !in_time, inside, most);
+        let Some(alpha) = self.settings.policy.twin().map(|twin| 1.0 - twin.level) else { return };
+        if tier == Tier::Promised {
+            state.conformal.kept(in_time, alpha);
+            if let Some(foreseen) = entry.foreseen.filter(|_| ended.how == How::Completed) {
+                let ended_at = decided.offered_at + observation.e2e;
+                state.conformal.ended(entry.entered_at, foreseen, ended_at, alpha);
             }
         }
     }

@@ -21,9 +21,11 @@ use std::{collections::BTreeMap, sync::Arc};
 use units::{Micros, RequestId};
 
 use crate::{
-    Attempt, Counters, EngineId, EngineStatus, Settings, Trace, Verdict, View,
+    Attempt, Counters, EngineId, EngineStatus, Honesty, Settings, Trace, Verdict, View,
+    cost::Learner,
     engine::Engine,
     held::{Queue, Rank},
+    honesty::Books,
     ledger::{Ledger, Place, Totals},
     timers::Timers,
 };
@@ -52,6 +54,7 @@ pub struct Controller {
     /// decided entry.
     pub(crate) current: BTreeMap<RequestId, Current>,
     pub(crate) timers: Timers,
+    pub(crate) books: Books,
     arrivals: u64,
     effects: Vec<Effect>,
     counters: Counters,
@@ -86,6 +89,7 @@ impl Controller {
             held: Queue::default(),
             current: BTreeMap::new(),
             timers: Timers::default(),
+            books: Books::default(),
             arrivals: 0,
             effects: Vec::new(),
             counters: Counters::default(),
@@ -122,6 +126,12 @@ impl Controller {
             snapshot_age: engine.snapshot.as_ref().map(|it| now.since(it.taken_at)),
             totals: engine.ledger.totals(),
             rate: engine.rate_tokens_per_s(),
+            speed: engine.learner.as_ref().map(Learner::speed),
+            answers: engine.answers.total(),
+            margin: engine.conformal.margin(0.0),
+            shift: engine.conformal.shift(),
+            price_us: engine.price.last_us(),
+            adaptive: engine.adaptive.limit(),
         };
         let engines: Vec<_> = self.engines.iter().map(status).collect();
         let totals: Totals = engines.iter().map(|engine| engine.totals).sum();
@@ -132,12 +142,24 @@ impl Controller {
             standalone: self.standalone_len,
             counters: self.counters,
             draining: self.draining,
+            honesty: self.honesty(),
         }
     }
 
+    fn honesty(&self) -> Honesty {
+        let alpha = self.settings.policy.twin().map_or(0.0, |twin| 1.0 - twin.level);
+        let Counters { admitted, refused, .. } = self.counters;
+        let share = refused as f64 / (admitted + refused).max(1) as f64;
+        self.books.honesty(alpha, share)
+    }
+
+    /// Whoever asks for it changes it, so nothing that was seen of the engine stands.
     pub(crate) fn ledger_mut(&mut self, place: &Place) -> Option<&mut Ledger> {
         match place {
-            Place::Engine(id) => self.engines.get_mut(id).map(|engine| &mut engine.ledger),
+            Place::Engine(id) => self.engines.get_mut(id).map(|engine| {
+                engine.touch();
+                &mut engine.ledger
+            }),
             Place::Standalone(instance) => self.standalone.get_mut(instance),
         }
     }

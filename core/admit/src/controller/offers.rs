@@ -3,14 +3,15 @@
 use std::cmp::Reverse;
 
 use rand::Rng;
-use units::{Micros, RequestId, TokenCount};
+use units::{Micros, RequestId, Span, TokenCount};
 
 use super::{Controller, Current, Effect, Where};
 use crate::{
     Attempt, BUDGET_MAX, Budget, How, Observation, Offer, Outcome, PATIENCE_MAX, Saw, Trace,
     Verdict, Way,
-    entry::Stage,
+    entry::{Size, Stage},
     held::{Held, Rank},
+    ledger::Place,
     timers::Timer,
 };
 
@@ -126,12 +127,33 @@ impl Controller {
             patience,
             offered_at: now,
             until: now + patience,
+            cost_us: 0.0,
         };
+        let held = self.appraised(now, held);
         self.timers.arm(held.until, Timer::Held(attempt.id));
         self.held.insert(rank, held);
         let current = Current { attempt: attempt.number, at: Where::Held(rank) };
         self.current.insert(attempt.id, current);
         rank
+    }
+
+    /// With the machine time that it asks for at the first engine that can be foreseen. Prices and the floor
+    /// of refusals count everybody who asks.
+    fn appraised(&mut self, now: Micros, held: Held) -> Held {
+        let places = 0..held.offer.candidates.len();
+        let known = places.filter_map(|at| match self.place(&held, at) {
+            Some(Place::Engine(id)) => Some((at, id)),
+            Some(Place::Standalone(_)) | None => None,
+        });
+        let Some((candidate, id)) = known.into_iter().next() else { return held };
+        let law = self.law(&held, candidate);
+        let Some(engine) = self.engines.get_mut(&id) else { return held };
+        let size = Size::of(&held.offer, candidate);
+        let Some(cost) = engine.cost_of(size, &law) else { return held };
+        engine.price.offered(now, cost.shared_us);
+        let span = |us: f64| Span::from_secs_f64(us / 1e6);
+        self.books.floor.offered(now, span(cost.shared_us), span(cost.alone_us), held.budget.e2e);
+        Held { cost_us: cost.shared_us, ..held }
     }
 
     /// Takes a request out of the queue, its timer and its index with it.
@@ -154,12 +176,19 @@ impl Controller {
 
     fn may_not_wait(&self, now: Micros, rank: Rank) -> bool {
         let due = self.held.get(rank).is_some_and(|held| held.until <= now);
-        due || self.draining || self.held.len() > self.settings.held_max
+        let defers = self.settings.policy.queues() || self.settings.policy.deferral().is_some();
+        due || !defers && !self.may_come_back(now, rank)
+            || self.draining
+            || self.held.len() > self.settings.held_max
     }
 
     fn patience_ended(&mut self, now: Micros, id: RequestId, rng: &mut impl Rng) {
         let Some(Current { at: Where::Held(rank), .. }) = self.current.get(&id) else { return };
         let rank = *rank;
+        if let Some((attempt, verdict)) = self.last_try(now, rank) {
+            self.effects.push(Effect::Verdict(attempt, verdict));
+            return;
+        }
         if let Some((attempt, verdict)) = self.refuse(now, rank, rng) {
             self.effects.push(Effect::Verdict(attempt, verdict));
         }

@@ -6,11 +6,11 @@ use units::{Micros, RequestId};
 
 use super::{
     Controller, Current, Where,
-    standing::{Standing, choice, context},
+    standing::{Standing, context},
 };
 use crate::{
-    Admitted, Attempt, Decision, EngineId, Problem, Saw, SeenEngine, Source, Totals, TracedVerdict,
-    Verdict, Way, Why,
+    Admitted, Attempt, Decision, EngineId, Load, Problem, Saw, SeenEngine, Source, Tier, Totals,
+    TracedVerdict, Verdict, Way, Why,
     entry::{Entry, Size, Stage},
     held::{Held, Rank},
     ledger::Place,
@@ -28,8 +28,72 @@ enum Turn {
 }
 
 impl Controller {
-    /// Lets in, in order, everybody who fits. Who has just come is looked at in any case.
+    /// Lets in whoever fits. Who has just come is looked at in any case.
     pub(super) fn pump(&mut self, now: Micros, newcomer: Option<Rank>) -> Vec<(Attempt, Verdict)> {
+        if self.held.len() == 0 {
+            return Vec::new();
+        }
+        match self.settings.policy.queues() {
+            true => self.in_turn(now, newcomer),
+            false => self.by_cost(now, newcomer),
+        }
+    }
+
+    /// A twin's queue: nobody stands in anybody's way. The newcomer is looked at, and of those who wait the
+    /// cheapest few.
+    fn by_cost(&mut self, now: Micros, newcomer: Option<Rank>) -> Vec<(Attempt, Verdict)> {
+        let mut granted = Vec::new();
+        let mut waiting: Vec<(f64, Rank)> = match newcomer {
+            // Nothing has changed for those who wait.
+            Some(_) => Vec::new(),
+            None => self.held.iter().map(|(rank, held)| (held.cost_us, rank)).collect(),
+        };
+        waiting.sort_unstable_by(|one, two| one.0.total_cmp(&two.0).then(one.1.cmp(&two.1)));
+        let tries = self.settings.policy.deferral().map_or(usize::MAX, |it| it.tries as usize);
+        let tried = newcomer.into_iter().chain(waiting.into_iter().map(|it| it.1).take(tries));
+        for rank in tried {
+            self.look(now);
+            match self.consider(now, rank, &[]) {
+                Turn::Admit(place, candidate, decision) => {
+                    granted.extend(self.admit(now, rank, place, candidate, decision));
+                }
+                Turn::Wait(_) => {}
+                Turn::Hopeless => self.hurry(now, rank),
+            }
+        }
+        granted
+    }
+
+    /// Patience has ended: a twin looks once more.
+    pub(super) fn last_try(&mut self, now: Micros, rank: Rank) -> Option<(Attempt, Verdict)> {
+        if self.settings.policy.queues() || self.held.get(rank)?.offered_at == now {
+            return None;
+        }
+        self.look(now);
+        match self.consider(now, rank, &[]) {
+            Turn::Admit(place, candidate, decision) => {
+                self.admit(now, rank, place, candidate, decision)
+            }
+            Turn::Wait(_) | Turn::Hopeless => None,
+        }
+    }
+
+    /// Whether somebody waits for an engine whose connection is interrupted.
+    pub(super) fn may_come_back(&self, now: Micros, rank: Rank) -> bool {
+        self.held.get(rank).is_some_and(|held| {
+            let mut candidates = 0..held.offer.candidates.len();
+            candidates.any(|it| matches!(self.standing(now, held, it), Standing::Interrupted))
+        })
+    }
+
+    /// Looks anew at engines that have changed.
+    pub(super) fn look(&mut self, now: Micros) {
+        let policy = self.settings.policy;
+        self.engines.values_mut().for_each(|engine| engine.look(now, &policy));
+    }
+
+    /// Lets in, in order, everybody who fits.
+    fn in_turn(&mut self, now: Micros, newcomer: Option<Rank>) -> Vec<(Attempt, Verdict)> {
         let mut granted = Vec::new();
         let mut blocked: Vec<Place> = Vec::new();
         let mut cursor = None;
@@ -69,7 +133,7 @@ impl Controller {
                 Standing::Interrupted => waits = true,
                 Standing::Draining | Standing::Gone | Standing::Unfit(_) => {}
                 Standing::Ready(_) if self.is_blocked(held, candidate, blocked) => waits = true,
-                Standing::Ready(engine) => choices.push(choice(held, candidate, engine)),
+                Standing::Ready(engine) => choices.push(self.choice(held, candidate, engine)),
             }
         }
         if choices.is_empty() {
@@ -118,6 +182,9 @@ impl Controller {
             return None;
         };
         let saw = self.saw(now, rank, candidate);
+        let law = self.settings.policy.scenarios().map(|_| ());
+        let law =
+            law.map(|()| self.law(self.held.get(rank).expect("who is let in is held"), candidate));
         let held = self.unqueue(rank)?;
         let waited = now.since(held.offered_at);
         let verdict = TracedVerdict::Admitted { tier, bound, confidence, propensity };
@@ -134,6 +201,13 @@ impl Controller {
         let (stage, epoch) = self.stage(now, &place, &held);
         let mut entry = Entry::new(Size::of(&held.offer, candidate), stage);
         entry.decided = Some(Box::new(decided));
+        let left = held.budget.after(waited);
+        entry.tier = tier;
+        entry.entered_at = now;
+        entry.deadline = left.e2e.map(|left| now + left);
+        entry.first_by = left.ttft.filter(|_| tier == Tier::Promised).map(|left| now + left);
+        entry.law = law;
+        self.foresee(now, &place, &mut entry, id);
         self.enter(now, &place, id, number, entry);
         self.counters.admitted += 1;
         let admitted = Admitted {
@@ -148,6 +222,22 @@ impl Controller {
             held: waited,
         };
         Some((held.offer.attempt, Verdict::Admitted(admitted)))
+    }
+
+    /// Notes when a request is foreseen to end, and what its coming adds for those who were promised.
+    fn foresee(&mut self, now: Micros, place: &Place, entry: &mut Entry, id: RequestId) {
+        let Place::Engine(engine) = place else { return };
+        let Some(state) = self.engines.get_mut(engine) else { return };
+        state.admitted_at = now;
+        let slots = state.snapshot.as_ref().map_or(0, |it| it.limits.slots);
+        entry.load = Load::of(state.ledger.totals().requests + 1, slots);
+        let Some(sight) = state.sight.clone() else { return };
+        let (end, delays) = sight.delays(now, entry, id);
+        entry.foreseen =
+            Some(end).filter(|end| entry.tier == Tier::Promised && *end < Micros(u64::MAX));
+        for (id, delay) in delays {
+            state.ledger.update(id, |it| it.foreseen = it.foreseen.map(|at| at + delay));
+        }
     }
 
     fn stage(&self, now: Micros, place: &Place, held: &Held) -> (Stage, u64) {

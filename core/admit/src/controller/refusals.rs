@@ -5,7 +5,7 @@ use units::{Micros, Span};
 
 use super::{
     Controller,
-    standing::{Standing, choice, context, unfit},
+    standing::{Standing, context, unfit},
 };
 use crate::{
     Attempt, Cause, Choice, Decision, EngineView, Outcome, Problem, Refused, Shortage,
@@ -32,6 +32,7 @@ impl Controller {
         rank: Rank,
         rng: &mut impl Rng,
     ) -> Option<(Attempt, Verdict)> {
+        self.look(now);
         let grounds = self.grounds(now, self.held.get(rank)?, rank);
         let saw = self.saw(now, rank, grounds.candidate);
         let held = self.unqueue(rank)?;
@@ -80,7 +81,7 @@ impl Controller {
             .iter()
             .enumerate()
             .filter_map(|(candidate, standing)| match standing {
-                Standing::Ready(view) => Some(self.behind(held, candidate, *view, rank)),
+                Standing::Ready(view) => Some(self.behind(held, candidate, view.clone(), rank)),
                 Standing::Interrupted
                 | Standing::Draining
                 | Standing::Gone
@@ -91,7 +92,7 @@ impl Controller {
             return no_choice(held, &standings);
         }
         let problem = Problem { now, context: context(held, now), choices: &choices };
-        match self.settings.policy.decide(&problem) {
+        match self.settings.policy.explain(&problem) {
             Decision::Wait(shortage) => self.until_drained(held, &choices, &shortage),
             Decision::Admit { choice, .. } => self.otherwise(&choices[choice], rank),
         }
@@ -106,7 +107,8 @@ impl Controller {
         rank: Rank,
     ) -> Choice<'a> {
         let place = self.place(held, candidate);
-        for ahead in self.held.ahead_of(rank) {
+        let ahead = self.held.ahead_of(rank).filter(|_| self.settings.policy.queues());
+        for ahead in ahead {
             let there =
                 (0..ahead.offer.candidates.len()).find(|it| self.place(ahead, *it) == place);
             let Some(there) = there else { continue };
@@ -116,11 +118,19 @@ impl Controller {
                 view.totals = view.totals + entry.totals();
             }
         }
-        choice(held, candidate, view)
+        self.choice(held, candidate, view)
     }
 
     fn until_drained(&self, held: &Held, choices: &[Choice<'_>], shortage: &Shortage) -> Grounds {
         let choice = &choices[shortage.choice];
+        if let Some(wait) = shortage.wait {
+            return Grounds {
+                candidate: choice.candidate,
+                cause: shortage.cause,
+                wait,
+                max_tokens_that_fit: shortage.max_tokens_that_fit,
+            };
+        }
         let (leaving, done) = match self.place(held, choice.candidate) {
             Some(Place::Engine(id)) => self.engines[&id].leaving(),
             Some(Place::Standalone(instance)) => {
@@ -199,6 +209,9 @@ fn largest_cap(held: &Held, candidate: usize, cause: &Cause) -> Option<u32> {
         | Cause::EngineDraining
         | Cause::Draining
         | Cause::Queued { .. }
+        | Cause::Late { .. }
+        | Cause::Hopeless { .. }
+        | Cause::Blind { .. }
         | Cause::Unobserved { .. } => None,
     }
 }

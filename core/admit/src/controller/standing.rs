@@ -11,6 +11,8 @@ use crate::{
     entry::Size,
     held::Held,
     ledger::{Ledger, Place},
+    lengths::Law,
+    sight::Sight,
 };
 
 /// Whether a candidate can be decided about.
@@ -25,6 +27,28 @@ pub(super) enum Standing<'a> {
 }
 
 impl Controller {
+    /// A candidate that can be decided about.
+    pub(super) fn choice<'a>(
+        &self,
+        held: &Held,
+        candidate: usize,
+        engine: EngineView<'a>,
+    ) -> Choice<'a> {
+        let cached = Size::of(&held.offer, candidate).cached;
+        Choice { candidate, cached, law: self.law(held, candidate), engine }
+    }
+
+    /// How long the answer of a request may be at a candidate.
+    pub(super) fn law(&self, held: &Held, candidate: usize) -> Arc<Law> {
+        let known = self.settings.policy.scenarios().and_then(|_| self.place(held, candidate));
+        let Some(Place::Engine(id)) = known else { return Sight::unknown() };
+        let root = self.engines[&id].answers.law();
+        match &held.offer.candidates[candidate].answers[..] {
+            [] => Arc::clone(root),
+            own => Arc::new(root.refined(own)),
+        }
+    }
+
     pub(super) fn place(&self, held: &Held, candidate: usize) -> Option<Place> {
         match &held.offer.candidates[candidate].source {
             Source::Watched(instance) => {
@@ -50,7 +74,8 @@ impl Controller {
     ) -> Standing<'a> {
         let view = match (&held.offer.candidates[candidate].source, self.place(held, candidate)) {
             (Source::Passed(snapshot), _) => {
-                Some(passed_view(snapshot, self.standalone.get(&snapshot.instance), now))
+                let ours = self.standalone.get(&snapshot.instance);
+                Some(passed_view(snapshot, ours, &self.settings.policy, now))
             }
             (Source::Watched(_), Some(Place::Engine(id))) => {
                 let engine = &self.engines[&id];
@@ -79,13 +104,10 @@ pub(super) fn unfit(size: Size, snapshot: &Snapshot) -> Option<Cause> {
     (needed > total).then_some(Cause::TooLarge { needed, total })
 }
 
-pub(super) fn choice<'a>(held: &Held, candidate: usize, engine: EngineView<'a>) -> Choice<'a> {
-    Choice { candidate, cached: Size::of(&held.offer, candidate).cached, engine }
-}
-
 pub(super) fn context(held: &Held, now: Micros) -> AdmissionContext {
     let waited = now.since(held.offered_at);
     AdmissionContext {
+        id: held.offer.attempt.id,
         prompt: held.offer.prompt,
         max_tokens: held.offer.max_tokens,
         budget: held.budget.after(waited),

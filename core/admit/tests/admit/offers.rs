@@ -196,7 +196,8 @@ fn cached_tokens_need_no_blocks() {
     world.ask('a', 480, 16);
     let cached = |name, cached| {
         let source = Source::Watched("e1".into());
-        let candidates = vec![Candidate { source, cached: TokenCount(cached) }];
+        let candidates =
+            vec![Candidate { source, cached: TokenCount(cached), answers: Vec::new() }];
         at_once(Offer { candidates, ..offer(name, 480, 16) })
     };
     world.offer(cached('b', 0));

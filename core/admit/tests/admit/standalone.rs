@@ -9,7 +9,7 @@ use crate::world::{World, at_once, id, offer, sequence, settings, snapshot};
 fn passing(name: char, state: Snapshot) -> Offer {
     let source = Source::Passed(Box::new(state));
     at_once(Offer {
-        candidates: vec![Candidate { source, cached: TokenCount(0) }],
+        candidates: vec![Candidate { source, cached: TokenCount(0), answers: Vec::new() }],
         ..offer(name, 100, 50)
     })
 }

@@ -53,6 +53,7 @@ pub(crate) fn snapshot(instance: &str, now: Micros, record: u64) -> Snapshot {
             waiting: 16,
             kv: BlockCount(256),
         },
+        rules: None,
         cost: StepCost::default(),
         kv: KvUsage { free: BlockCount(256), ..KvUsage::default() },
         sequences: Vec::new(),
@@ -74,6 +75,7 @@ pub(crate) fn sequence(name: char, prompt: u32, cap: u32) -> Sequence {
         deadline: None,
         submitted_at: Micros(0),
         blocks: TokenCount(prompt + cap / 2).blocks(),
+        rests_until: None,
     }
 }
 
@@ -85,7 +87,11 @@ pub(crate) fn id(name: char) -> RequestId {
 pub(crate) fn offer(name: char, prompt: u32, cap: u32) -> Offer {
     Offer {
         attempt: Attempt { id: id(name), number: 0 },
-        candidates: vec![Candidate { source: Source::Watched("e1".into()), cached: TokenCount(0) }],
+        candidates: vec![Candidate {
+            source: Source::Watched("e1".into()),
+            cached: TokenCount(0),
+            answers: Vec::new(),
+        }],
         prompt: TokenCount(prompt),
         max_tokens: TokenCount(cap),
         budget: Budget::default(),
@@ -186,7 +192,13 @@ impl World {
     pub(crate) fn steps(&mut self, count: u32) {
         let (took, decodes) = (Span::from_millis(40), TokenCount(8));
         for _ in 0..count {
-            self.record(Event::Step(Step { took, decodes, prefill: TokenCount(0) }));
+            self.record(Event::Step(Step {
+                took,
+                decodes,
+                prefill: TokenCount(0),
+                cells: 0,
+                prefill_cells: 0,
+            }));
         }
     }
 
