@@ -63,7 +63,8 @@ impl Residuals {
             frozen.predicted_us += frozen.times.us(shape);
             frozen.took += took;
         }
-        while let Some(oldest) = self.frozen.pop_front_if(|it| it.took >= AHEAD) {
+        while self.frozen.front().is_some_and(|it| it.took >= AHEAD) {
+            let Some(oldest) = self.frozen.pop_front() else { break };
             let score = (oldest.took.0 as f64 / oldest.predicted_us as f64).ln();
             self.add(score.clamp(-WORST, WORST));
         }

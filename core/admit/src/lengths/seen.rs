@@ -82,9 +82,9 @@ impl Seen {
 fn bucket(tokens: u32) -> usize {
     let Some(doubling) = (tokens / SINGLE).checked_ilog2() else { return tokens as usize };
     let width = SINGLE << doubling;
-    let fine = (u64::from(tokens - width) * u64::from(FINE) / u64::from(width)) as usize;
-    let at = SINGLE as usize + FINE as usize * doubling as usize + fine;
-    at.min(BUCKETS - 1)
+    let fine = u64::from(tokens - width) * u64::from(FINE) / u64::from(width);
+    let at = u64::from(SINGLE + FINE * doubling) + fine;
+    usize::try_from(at).unwrap_or(BUCKETS).min(BUCKETS - 1)
 }
 
 /// Where a bucket begins.

@@ -89,10 +89,11 @@ fn offer(twin: &Twin, problem: &Problem<'_>, choice: &Choice<'_>, run: &mut Run)
     if is_too_dear(problem, choice, sight) {
         return Offer::Nothing;
     }
-    if engine.fresh && !sight.alarm {
-        if let Some(promise) = promise(twin, problem, choice, sight, run) {
-            return promise;
-        }
+    if engine.fresh
+        && !sight.alarm
+        && let Some(promise) = promise(twin, problem, choice, sight, run)
+    {
+        return promise;
     }
     // What is believed of an idle engine may be wrong: once in a while somebody finds out.
     let canary = sight.is_doubtful && engine.quiet >= twin.canary && engine.totals.requests == 0;

@@ -106,9 +106,9 @@ mod tests {
     fn price_of(per_second: u64, costs: &[f64]) -> Option<f64> {
         let mut price = Price::default();
         let mut now = Micros(0);
-        for at in 0..per_second * 40 {
+        for (at, cost) in (0..per_second * 40).zip(costs.iter().cycle()) {
             now = Micros(at * 1_000_000 / per_second);
-            price.offered(now, costs[at as usize % costs.len()]);
+            price.offered(now, *cost);
         }
         price.limit_us(now, 1.0)
     }

@@ -4,7 +4,7 @@
 //! that two simulations of one state differ in what was changed and in nothing else. The draws of one
 //! request are stratified: over all scenarios they are the quantiles of its law, in an order of its own.
 
-use std::{cell::OnceCell, sync::Arc};
+use std::sync::{Arc, OnceLock};
 
 use units::{Micros, RequestId};
 
@@ -24,7 +24,7 @@ pub(crate) struct Scenarios {
     left: Vec<u32>,
     /// Whether each is in time when nobody comes, scenario by scenario; computed when it is first asked
     /// for.
-    in_time: OnceCell<Vec<bool>>,
+    in_time: OnceLock<Vec<bool>>,
 }
 
 impl Scenarios {
@@ -50,7 +50,7 @@ impl Scenarios {
                 left[at as usize * who + index] = law.left(known.generated, share, sequence.left);
             }
         }
-        Self { count, doubts, left, in_time: OnceCell::new() }
+        Self { count, doubts, left, in_time: OnceLock::new() }
     }
 
     pub(crate) fn count(&self) -> u32 {
