@@ -34,8 +34,8 @@ impl Command {
             Self::Run(options) => options.check(),
             Self::Calibrate(options) => options.check(),
             Self::Simulate(options) => options.check(),
-            Self::Report(options) => options.check(),
-            Self::Ladder(_)
+            Self::Report(_)
+            | Self::Ladder(_)
             | Self::Validate(_)
             | Self::Stub(_)
             | Self::DrainCheck(_)

@@ -21,6 +21,7 @@ use std::{
 
 use anyhow::Context as _;
 
+pub(crate) use cell::files;
 use climb::{Portion, climb};
 pub(crate) use plan::Plan;
 use store::Store;

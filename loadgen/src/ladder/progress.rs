@@ -79,7 +79,7 @@ mod tests {
         assert_eq!(progress.pass(12), "5 min", "12 times 25 s");
         assert_eq!(progress.begin("a"), "[1/12, 5 min left] a  ");
         progress.end();
-        assert!(progress.begin("b").starts_with("[2/12, 1 min left] b"));
+        assert!(progress.begin("b").starts_with("[2/12, 0 min left] b"));
         assert_eq!(clock(Duration::from_secs(3_601)), "1 h 01 min");
     }
 }

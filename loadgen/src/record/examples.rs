@@ -1,6 +1,6 @@
 //! A run for tests.
 
-use super::{End, Machine, Provenance, Row, Run, Worst};
+use super::{Cell, End, Machine, Origin, Provenance, Row, Run, Worst};
 
 /// A whole run with `rows`.
 pub(crate) fn example(rows: Vec<Row>) -> Run {
@@ -33,4 +33,25 @@ pub(crate) fn example(rows: Vec<Row>) -> Run {
 /// A row about which nothing is known.
 pub(crate) const fn example_row() -> Row {
     Row::blank()
+}
+
+/// A cell for tests.
+pub(crate) fn cell_example() -> Cell {
+    Cell {
+        ladder: "example".into(),
+        plan: "0".into(),
+        rung: "one".into(),
+        title: "the first".into(),
+        adds: "the baseline".into(),
+        place: 0,
+        against: None,
+        replicate: 0,
+        number: 0,
+        attempt: 1,
+        failed: None,
+        invalid: None,
+        origin: Origin::default(),
+        settings: Default::default(),
+        probes: Vec::new(),
+    }
 }

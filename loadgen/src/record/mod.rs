@@ -18,7 +18,7 @@ mod store;
 
 pub(crate) use cell::{Cell, Origin, Probe};
 #[cfg(test)]
-pub(crate) use examples::{example, example_row};
+pub(crate) use examples::{cell_example, example, example_row};
 pub(crate) use journal::{Journal, read as read_journal};
 pub(crate) use load::{load, provenance as load_provenance};
 pub(crate) use machine::Machine;

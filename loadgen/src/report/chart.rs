@@ -1,6 +1,6 @@
 //! Figures as SVG and PNG, which differ in nothing but the format.
 
-use std::{path::Path, sync::Once};
+use std::{fs, path::Path, sync::Once};
 
 use plotters::{
     coord::{
@@ -8,7 +8,10 @@ use plotters::{
         ranged1d::{Ranged, ValueFormatter},
     },
     prelude::*,
-    style::{FontStyle, register_font},
+    style::{
+        FontStyle, register_font,
+        text_anchor::{HPos, Pos, VPos},
+    },
 };
 
 use super::figures::Figure;
@@ -26,21 +29,53 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(150, 150, 150),
 ];
 const FONT: &str = "sans-serif";
+/// Pixels of a legend beside the chart, and characters of a name that fit.
+const LEGEND: u32 = 220;
+const NAME_MAX: usize = 28;
+
+/// A figure in both formats.
+pub(super) struct Picture {
+    pub(super) svg: String,
+    pub(super) png: Vec<u8>,
+}
 
 /// Draws a figure into `folder`, twice.
 ///
 /// # Errors
 /// The folder cannot be written.
 pub(super) fn draw(figure: &Figure, folder: &Path) -> anyhow::Result<()> {
+    let picture = render(figure)?;
+    let path = |end: &str| folder.join(format!("{}.{end}", figure.file));
+    fs::write(path("svg"), picture.svg)?;
+    Ok(fs::write(path("png"), picture.png)?)
+}
+
+/// Draws a figure. The same figure is the same bytes.
+///
+/// # Errors
+/// It cannot be drawn.
+pub(super) fn render(figure: &Figure) -> anyhow::Result<Picture> {
     static REGISTER: Once = Once::new();
     REGISTER.call_once(|| {
         let known = register_font(FONT, FontStyle::Normal, notosans::REGULAR_TTF);
         debug_assert!(known.is_ok(), "the font is a font");
     });
-    let path = |end: &str| folder.join(format!("{}.{end}", figure.file));
-    let (svg, png) = (path("svg"), path("png"));
-    draw_on(&SVGBackend::new(&svg, SIZE).into_drawing_area(), figure)?;
-    draw_on(&BitMapBackend::new(&png, SIZE).into_drawing_area(), figure)
+    let mut svg = String::new();
+    draw_on(&SVGBackend::with_string(&mut svg, SIZE).into_drawing_area(), figure)?;
+    let mut pixels = vec![0; SIZE.0 as usize * SIZE.1 as usize * 3];
+    draw_on(&BitMapBackend::with_buffer(&mut pixels, SIZE).into_drawing_area(), figure)?;
+    Ok(Picture { svg, png: compress(&pixels)? })
+}
+
+fn compress(pixels: &[u8]) -> anyhow::Result<Vec<u8>> {
+    let mut png = Vec::new();
+    let mut encoder = png::Encoder::new(&mut png, SIZE.0, SIZE.1);
+    encoder.set_color(png::ColorType::Rgb);
+    encoder.set_depth(png::BitDepth::Eight);
+    let mut writer = encoder.write_header()?;
+    writer.write_image_data(pixels)?;
+    writer.finish()?;
+    Ok(png)
 }
 
 fn draw_on<B: DrawingBackend>(area: &DrawingArea<B, Shift>, figure: &Figure) -> anyhow::Result<()>
@@ -48,7 +83,14 @@ where
     B::ErrorType: 'static,
 {
     area.fill(&WHITE)?;
-    let mut builder = ChartBuilder::on(area);
+    let chart = if figure.legend_beside {
+        let (left, right) = area.split_horizontally(SIZE.0 - LEGEND);
+        legend(&right, figure)?;
+        left
+    } else {
+        area.clone()
+    };
+    let mut builder = ChartBuilder::on(&chart);
     builder
         .margin(14)
         .caption(&figure.title, (FONT, 20))
@@ -75,9 +117,29 @@ where
     Ok(())
 }
 
+/// Names of series, beside the chart: many curves leave no corner free.
+fn legend<B: DrawingBackend>(area: &DrawingArea<B, Shift>, figure: &Figure) -> anyhow::Result<()>
+where
+    B::ErrorType: 'static,
+{
+    let lines = figure.series.iter().filter(|series| !series.line.is_empty());
+    for (nth, series) in (0..).zip(lines) {
+        let y = 60 + 24 * nth;
+        let colour = COLOURS[series.colour % COLOURS.len()];
+        area.draw(&PathElement::new([(0, y), (20, y)], colour.stroke_width(3)))?;
+        let name: String = series.name.chars().take(NAME_MAX).collect();
+        let style = TextStyle::from((FONT, 14)).pos(Pos::new(HPos::Left, VPos::Center));
+        area.draw(&Text::new(name, (26, y), style))?;
+    }
+    Ok(())
+}
+
 /// From where to where an axis goes.
 fn extent(figure: &Figure, get: impl Fn(&(f64, f64)) -> f64, is_log: bool) -> (f64, f64) {
-    let all = figure.series.iter().flat_map(|one| one.line.iter().chain(&one.points)).map(get);
+    let bands = figure.series.iter().flat_map(|one| &one.band);
+    let bands = bands.flat_map(|(x, low, high)| [(*x, *low), (*x, *high)]);
+    let all = figure.series.iter().flat_map(|one| one.line.iter().chain(&one.points)).copied();
+    let all = all.chain(bands).map(|point| get(&point));
     let (low, high) = all.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
         (low.min(value), high.max(value))
     });
@@ -112,8 +174,17 @@ where
         .draw()?;
     for series in &figure.series {
         let colour = COLOURS[series.colour % COLOURS.len()];
-        let dots = series.points.iter().map(|at| Circle::new(*at, 2, colour.mix(0.35).filled()));
+        if !series.band.is_empty() {
+            let low = series.band.iter().map(|(x, low, _)| (*x, *low));
+            let high = series.band.iter().rev().map(|(x, _, high)| (*x, *high));
+            let edge: Vec<_> = low.chain(high).collect();
+            chart.draw_series([Polygon::new(edge, colour.mix(0.14).filled())])?;
+        }
+        let dot = |at: &(f64, f64)| Circle::new(*at, 2, colour.mix(0.35).filled());
+        let dots = series.points.iter().map(dot);
         chart.draw_series(dots)?;
+        let marks = series.line.iter().filter(|_| series.is_marked);
+        chart.draw_series(marks.map(|at| Circle::new(*at, 3, colour.filled())))?;
         let width = if series.is_faint { 1 } else { 2 };
         let line = LineSeries::new(series.line.iter().copied(), colour.stroke_width(width));
         chart
@@ -121,7 +192,7 @@ where
             .label(&series.name)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
     }
-    if figure.series.iter().any(|series| !series.line.is_empty()) {
+    if !figure.legend_beside && figure.series.iter().any(|series| !series.line.is_empty()) {
         chart
             .configure_series_labels()
             .position(SeriesLabelPosition::UpperLeft)

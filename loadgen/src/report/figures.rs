@@ -9,12 +9,14 @@ use crate::{record::Row, summary::quantile, wire::Class};
 /// A figure, ready to be drawn.
 pub(super) struct Figure {
     /// Its file's name without the end.
-    pub(super) file: &'static str,
+    pub(super) file: String,
     pub(super) title: String,
     pub(super) x: &'static str,
     pub(super) y: &'static str,
     pub(super) log_x: bool,
     pub(super) log_y: bool,
+    /// Where the names of series are: beside the chart, or in its upper left corner.
+    pub(super) legend_beside: bool,
     pub(super) series: Vec<Series>,
 }
 
@@ -23,9 +25,13 @@ pub(super) struct Series {
     pub(super) name: String,
     pub(super) line: Vec<(f64, f64)>,
     pub(super) points: Vec<(f64, f64)>,
+    /// From where to where values go: x, lowest, highest.
+    pub(super) band: Vec<(f64, f64, f64)>,
     /// Which colour: that of its run.
     pub(super) colour: usize,
     pub(super) is_faint: bool,
+    /// Whether what lies between the points of the line was not measured.
+    pub(super) is_marked: bool,
 }
 
 /// Parts of a run over which a line is drawn.
@@ -56,7 +62,7 @@ fn series(
 ) -> Vec<Series> {
     let one = |(colour, named): (usize, &Named)| {
         let (line, points) = get(named);
-        Series { name: named.name.clone(), line, points, colour, is_faint: false }
+        Series { name: named.name.clone(), line, points, band: Vec::new(), colour, is_faint: false }
     };
     runs.iter().enumerate().map(one).collect()
 }
@@ -69,7 +75,7 @@ fn answered(named: &Named) -> impl Iterator<Item = &Row> {
     counted(named).filter(|row| row.class == Class::Ok)
 }
 
-fn latency_over_time(runs: &[Named]) -> Figure {
+pub(super) fn latency_over_time(runs: &[Named]) -> Figure {
     let series = series(runs, |named| {
         let all: Vec<_> = answered(named).map(|row| (secs(row), row.e2e().as_secs_f64())).collect();
         let every = all.len().div_ceil(POINTS_MAX).max(1);
@@ -85,19 +91,20 @@ fn latency_over_time(runs: &[Named]) -> Figure {
         (medians.collect(), all.into_iter().step_by(every).collect())
     });
     Figure {
-        file: "latency-over-time",
+        file: "latency-over-time".into(),
         title: "Time to last token by arrival (lines: medians)".into(),
         x: "intended arrival, s",
         y: "s",
         log_x: false,
         log_y: true,
+        legend_beside: false,
         series,
     }
 }
 
 fn distribution(
     runs: &[Named],
-    file: &'static str,
+    file: &str,
     what: &str,
     get: impl Fn(&Row) -> Option<Span>,
 ) -> Figure {
@@ -114,12 +121,13 @@ fn distribution(
         (line, Vec::new())
     });
     Figure {
-        file,
+        file: file.into(),
         title: format!("{what} from intended arrival, whole answers"),
         x: "s",
         y: "share of answers",
         log_x: true,
         log_y: false,
+        legend_beside: false,
         series,
     }
 }
@@ -147,12 +155,13 @@ fn goodput(runs: &[Named]) -> Figure {
         one.line.extend(last);
     }
     Figure {
-        file: "goodput",
+        file: "goodput".into(),
         title: "Goodput by E2E target (other targets as they are)".into(),
         x: "target, s",
         y: "answers in time, a second",
         log_x: true,
         log_y: false,
+        legend_beside: false,
         series,
     }
 }
@@ -173,15 +182,19 @@ fn admitted(runs: &[Named]) -> Figure {
         let name = "offered".into();
         all[0].name = "admitted".into();
         // Below the other, which it equals where nothing is shed.
-        all.insert(0, Series { name, line, points: Vec::new(), colour: 7, is_faint: true });
+        all.insert(
+            0,
+            Series { name, line, points: Vec::new(), band: Vec::new(), colour: 7, is_faint: true },
+        );
     }
     Figure {
-        file: "admitted-over-time",
+        file: "admitted-over-time".into(),
         title: "Requests that were not shed, by arrival".into(),
         x: "intended arrival, s",
         y: "requests a second",
         log_x: false,
         log_y: false,
+        legend_beside: false,
         series: all,
     }
 }

@@ -1,7 +1,8 @@
-//! `loadgen report`: runs as tables and figures.
+//! `loadgen report`: runs, and ladders, as tables and figures.
 
 mod chart;
 mod figures;
+mod ladder;
 mod tables;
 
 use std::{
@@ -28,25 +29,22 @@ const RUNS_MAX: usize = 8;
 /// Everything is computed from the rows in the Parquet files.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Files of runs, up to 8
-    #[arg(required = true, value_name = "RUN.parquet")]
+    /// Files of runs, up to 8, or the folder of a ladder
+    #[arg(required = true, value_name = "RUN.parquet|FOLDER")]
     runs: Vec<PathBuf>,
     /// Write report.md, summary.json and figures (SVG and PNG) into this folder [default: print the table]
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
     /// Judge by these targets instead of those that the runs were made with
-    #[arg(long, value_name = "e2e:MS,ttft:MS,...")]
+    #[arg(long, value_name = "e2e:MS,ttft:MS,...", conflicts_with = "embed")]
     slo: Option<Slo>,
-}
-
-impl Options {
-    /// Whether they go together.
-    ///
-    /// # Errors
-    /// One belongs to another that was not given.
-    pub(crate) fn check(&self) -> Result<(), &'static str> {
-        Ok(())
-    }
+    /// Put the ladder into this Markdown document, between marks with its name, and its figures into the
+    /// folder `figures` beside it
+    #[arg(long, value_name = "FILE", conflicts_with = "out")]
+    embed: Option<PathBuf>,
+    /// Write nothing; say what of the document differs from the data, and end with 1 if anything does
+    #[arg(long, requires = "embed")]
+    check: bool,
 }
 
 /// A run, its name and its numbers.
@@ -62,6 +60,12 @@ struct Named {
 /// # Errors
 /// A file is no run, or the folder cannot be written.
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
+    if let [folder] = &*options.runs
+        && folder.is_dir()
+    {
+        return of_ladder(folder, options);
+    }
+    anyhow::ensure!(options.embed.is_none(), "--embed is for the folder of a ladder");
     let count = options.runs.len();
     anyhow::ensure!(count <= RUNS_MAX, "{count} runs, at most {RUNS_MAX} in one report");
     let runs: Vec<Named> =
@@ -82,6 +86,20 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let json = serde_json::to_string_pretty(&summaries)? + "\n";
     fs::write(folder.join("summary.json"), json).with_context(cannot)?;
     console::say(&format!("report: {}", folder.join("report.md").display()));
+    Ok(Exit::Done)
+}
+
+fn of_ladder(folder: &Path, options: &Options) -> anyhow::Result<Exit> {
+    if let Some(document) = &options.embed {
+        return ladder::embed(folder, document, options.check);
+    }
+    let Some(out) = &options.out else {
+        console::say(&ladder::text(folder, options.slo)?);
+        return Ok(Exit::Done);
+    };
+    ladder::write(folder, options.slo, out)
+        .with_context(|| format!("cannot write into {}", out.display()))?;
+    console::say(&format!("report: {}", out.join("report.md").display()));
     Ok(Exit::Done)
 }
 

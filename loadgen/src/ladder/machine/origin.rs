@@ -32,7 +32,7 @@ pub(super) fn of(
         anyhow::Ok((name, short(path)?))
     });
     Ok(Origin {
-        runner: "machine".into(),
+        runner: "real time".into(),
         source: source.map(Into::into).or_else(describe),
         files,
         model: model.transpose()?,
