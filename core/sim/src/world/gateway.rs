@@ -202,6 +202,7 @@ impl World<'_> {
             candidates: vec![Candidate {
                 source: Source::Watched(Arc::clone(&flight.instance)),
                 cached: TokenCount(flight.cached),
+                answers: Vec::new(),
             }],
             prompt: TokenCount(client.row.prompt_tokens),
             max_tokens: TokenCount(client.row.max_tokens),

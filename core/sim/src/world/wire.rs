@@ -2,11 +2,10 @@
 //! the wire.
 
 use admit::{
-    Ended, EngineLimits, Event, How, KvUsage, Phase, Sequence, Snapshot, Step, StepCost, Submitted,
-    Tier,
+    Ended, EngineLimits, Event, How, KvUsage, Phase, Sequence, Snapshot, Step, Submitted, Tier,
 };
 use sched::{FinishReason, SequenceView};
-use units::{BlockCount, Micros, TokenCount};
+use units::{BlockCount, Micros, Span, TokenCount};
 
 use super::event::Published;
 
@@ -30,6 +29,7 @@ pub(super) fn snapshot(published: &Published, now: Micros) -> Snapshot {
         deadline: view.deadline.map(moved),
         submitted_at: taken_at - view.age,
         blocks: view.blocks,
+        rests_until: (view.eligible_in > Span::ZERO).then(|| taken_at + view.eligible_in),
     };
     Snapshot {
         instance: published.instance.clone(),
@@ -38,7 +38,8 @@ pub(super) fn snapshot(published: &Published, now: Micros) -> Snapshot {
         record: published.record,
         planner: sched::PLANNER_VERSION.into(),
         limits: limits(&from.limits),
-        cost: cost(&from.cost),
+        rules: Some(from.limits.rules),
+        cost: from.cost.into(),
         kv: KvUsage { held: from.kv.held, reclaimable: from.kv.reclaimable, free: from.kv.free },
         sequences: from.sequences.iter().map(sequence).collect(),
         draining: from.draining,
@@ -54,19 +55,6 @@ fn limits(limits: &sched::Limits) -> EngineLimits {
         step: limits.step,
         waiting: limits.waiting,
         kv: limits.kv_blocks,
-    }
-}
-
-fn cost(cost: &sched::StepCost) -> StepCost {
-    StepCost {
-        base: cost.base_us,
-        per_decode: cost.per_decode_us,
-        per_prefill_token: cost.per_prefill_token_us,
-        per_cell: cost.per_cell_us,
-        gain: cost.gain,
-        per_tiled_cell: cost.per_tiled_cell_us,
-        prompt: cost.prompt_us,
-        bend: cost.bend,
     }
 }
 
@@ -93,6 +81,8 @@ pub(super) fn record(event: &sched::Event) -> Option<Event> {
             took: step.took,
             decodes: TokenCount(step.shape.decodes),
             prefill: TokenCount(step.shape.prefill),
+            cells: step.shape.cells,
+            prefill_cells: step.shape.prefill_cells,
         })),
         sched::Event::Accepted { id, tier: as_what, prompt_tokens, max_tokens, blocks, .. } => {
             let submitted = Submitted {
