@@ -49,6 +49,8 @@ pub struct Request {
     pub detail: Option<String>,
     /// Tokens of its prompt.
     pub prompt_tokens: u32,
+    /// Those of them that other prompts of the workload begin with too.
+    pub shared_tokens: u32,
     /// Cap on its answer.
     pub max_tokens: u32,
     /// Tokens that came.

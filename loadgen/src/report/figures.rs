@@ -62,7 +62,15 @@ fn series(
 ) -> Vec<Series> {
     let one = |(colour, named): (usize, &Named)| {
         let (line, points) = get(named);
-        Series { name: named.name.clone(), line, points, band: Vec::new(), colour, is_faint: false }
+        Series {
+            name: named.name.clone(),
+            line,
+            points,
+            band: Vec::new(),
+            colour,
+            is_faint: false,
+            is_marked: false,
+        }
     };
     runs.iter().enumerate().map(one).collect()
 }
@@ -184,7 +192,15 @@ fn admitted(runs: &[Named]) -> Figure {
         // Below the other, which it equals where nothing is shed.
         all.insert(
             0,
-            Series { name, line, points: Vec::new(), band: Vec::new(), colour: 7, is_faint: true },
+            Series {
+                name,
+                line,
+                points: Vec::new(),
+                band: Vec::new(),
+                colour: 7,
+                is_faint: true,
+                is_marked: false,
+            },
         );
     }
     Figure {

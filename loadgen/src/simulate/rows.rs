@@ -49,12 +49,14 @@ pub(crate) fn measured(report: &Report, about: About) -> Run {
         duration_us: about.duration.0,
         warmup_us: about.warmup.0,
         timeout_us: about.timeout.0,
+        drain_us: None,
         slo: about.slo,
         retries: about.retries.into(),
         scheduled: rows.len() as u64,
         ks: about.ks,
         started_unix_us: 0,
         machine: nowhere,
+        cell: None,
         end: Some(End { complete: true, wall_us: report.ended_at.0, worst: Worst::default() }),
     };
     Run { provenance, rows }
@@ -78,6 +80,7 @@ fn row(index: u64, request: &Request, warmup: Span) -> Row {
         class: class(request.ending),
         detail: request.detail.clone(),
         asked_prompt_tokens: request.prompt_tokens,
+        asked_shared_tokens: request.shared_tokens,
         max_tokens: request.max_tokens,
         prompt_tokens: request.usage.map(|usage| usage.prompt_tokens),
         completion_tokens: request.usage.map(|usage| usage.completion_tokens),

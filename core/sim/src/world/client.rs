@@ -36,6 +36,7 @@ pub(super) struct Client {
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     pub(super) prompt: Arc<[Token]>,
+    pub(super) shared_tokens: u32,
     pub(super) max_tokens: u32,
     pub(super) budgets: Budgets,
     pub(super) natural: u32,
@@ -68,6 +69,7 @@ impl Client {
             ending: Ending::Timeout,
             detail: None,
             prompt_tokens: 0,
+            shared_tokens: 0,
             max_tokens: 0,
             tokens: 0,
             usage: None,
@@ -126,6 +128,7 @@ impl World<'_> {
         }
         let asked = client.asked.get_or_insert_with(|| ask(scenario, index));
         client.row.prompt_tokens = u32::try_from(asked.prompt.len()).unwrap_or(u32::MAX);
+        client.row.shared_tokens = asked.shared_tokens;
         client.row.max_tokens = asked.max_tokens;
         let attempt = client.attempts(self.now);
         let id = RequestId((index as u128) << 8 | u128::from(attempt));
@@ -214,6 +217,7 @@ fn ask(scenario: &Scenario, index: usize) -> Asked {
     };
     Asked {
         prompt: tokens(&prompt),
+        shared_tokens: prompt.shared_tokens().0,
         max_tokens,
         budgets: Budgets {
             e2e: budgets.e2e.or(clients.budgets.e2e),

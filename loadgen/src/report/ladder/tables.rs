@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use workload::Slo;
+use workload::{Slo, Stretch};
 
 use super::{
     grid::{Grid, Stat},
@@ -183,7 +183,14 @@ pub(super) fn sensitivity(grid: &Grid) -> Option<Table> {
 
 fn scaled(slo: &Slo, factor: f64) -> Slo {
     let times = |target: Option<units::Span>| target.map(|target| target.mul_f64(factor));
-    Slo { e2e: times(slo.e2e), ttft: times(slo.ttft), itl: times(slo.itl), tpot: times(slo.tpot) }
+    let stretch = slo.stretch.map(|it| Stretch { factor: it.factor * factor, ..it });
+    Slo {
+        e2e: times(slo.e2e),
+        ttft: times(slo.ttft),
+        itl: times(slo.itl),
+        tpot: times(slo.tpot),
+        stretch,
+    }
 }
 
 /// Absent where nothing was measured twice.
