@@ -14,12 +14,13 @@ mod drive;
 #[path = "common/model.rs"]
 mod model;
 
-use std::{collections::BTreeMap, env, time::Instant};
+use std::{env, time::Instant};
 
+use drive::Drive;
 use llama::{Context, LayoutKind, Model, Options, Yardstick};
 use sample::Sampling;
-use sched::{Command, Engine as _, Event, Limits, Scheduler, StepCost, Submission, Tier};
-use text::{Tokenizer as _, Transcript};
+use sched::{Limits, Submission, Tier};
+use text::Tokenizer as _;
 use units::{BlockCount, Micros, RequestId, Span, Token};
 
 const PROMPT_TOKENS: usize = 64;

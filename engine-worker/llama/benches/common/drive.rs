@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use llama::{Context, Model};
 use sched::{Command, Engine as _, Event, Limits, Scheduler, StepCost, Submission};
-use text::Transcript;
-use units::{Micros, RequestId};
+use text::{Tokenizer as _, Transcript};
+use units::{Micros, RequestId, Span};
 
 /// A scheduler that drives a context.
 pub(crate) struct Drive<'bench, 'model> {
@@ -50,7 +50,7 @@ impl<'bench, 'model> Drive<'bench, 'model> {
     }
 
     /// Time that the context has spent inside llama.cpp.
-    pub(crate) fn decoding(&self) -> std::time::Duration {
+    pub(crate) fn decoding(&self) -> Span {
         self.context.decoding()
     }
 }
