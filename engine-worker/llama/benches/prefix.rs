@@ -43,16 +43,22 @@ fn main() {
         if measured { Plan { prefix: 512, rounds: 24 } } else { Plan { prefix: 32, rounds: 1 } };
     let model = Model::open(&model::path(), 0).expect("a model; run `make model`");
     println!("{} + {OWN_TOKENS} tokens, medians of {} rounds", plan.prefix, plan.rounds);
-    println!("| layout | cold ms | kept ms | kept / cold (min to max) |");
-    println!("|---|---|---|---|");
+    println!("| layout | cold ms | kept ms | of it outside llama.cpp | kept / cold (min to max) |");
+    println!("|---|---|---|---|---|");
     let unified = LayoutKind::Unified { cells: SLOTS * CONTEXT_TOKENS };
     for (name, layout) in [("streams", LayoutKind::Streams), ("unified", unified)] {
-        report(name, run(&model, layout, &plan));
+        report(name, &run(&model, layout, &plan));
     }
 }
 
-/// Times until the first token: cold, and with the prefix kept.
-fn run(model: &Model, layout: LayoutKind, plan: &Plan) -> Vec<(Duration, Duration)> {
+/// How long a first token took, and what of that was spent outside llama.cpp's decoding.
+struct First {
+    took: Duration,
+    outside: Duration,
+}
+
+/// First tokens: cold, and with the prefix kept.
+fn run(model: &Model, layout: LayoutKind, plan: &Plan) -> Vec<(First, First)> {
     let mut context = model
         .context(&Options {
             slots: SLOTS,
@@ -78,12 +84,13 @@ fn run(model: &Model, layout: LayoutKind, plan: &Plan) -> Vec<(Duration, Duratio
     let mut asked = 0;
     let mut first_token = |prompt: Vec<Token>| {
         asked += 1;
-        let begun = Instant::now();
+        let (begun, inside) = (Instant::now(), drive.decoding());
         drive.submit(submission(asked, prompt));
         while drive.step().expect("an answer begins") == 0 {}
         let took = begun.elapsed();
+        let inside = drive.decoding().saturating_sub(inside);
         while drive.step().is_some() {}
-        took
+        First { took, outside: took.saturating_sub(inside.into()) }
     };
     let round = |round| {
         let prefix = tokens(model, &format!("Chapter {round}. "), plan.prefix);
@@ -131,17 +138,19 @@ fn limits() -> Limits {
     }
 }
 
-fn report(name: &str, pairs: Vec<(Duration, Duration)>) {
+fn report(name: &str, pairs: &[(First, First)]) {
     let spread = |mut values: Vec<f64>| {
         values.sort_by(f64::total_cmp);
         (values[values.len() / 2], values[0], values[values.len() - 1])
     };
-    let millis = |time: &Duration| time.as_secs_f64() * 1e3;
-    let cold = spread(pairs.iter().map(|(cold, _)| millis(cold)).collect());
-    let kept = spread(pairs.iter().map(|(_, kept)| millis(kept)).collect());
-    let ratio = spread(pairs.iter().map(|(cold, kept)| millis(kept) / millis(cold)).collect());
+    let millis = |time: Duration| time.as_secs_f64() * 1e3;
+    let cold = spread(pairs.iter().map(|(cold, _)| millis(cold.took)).collect());
+    let kept = spread(pairs.iter().map(|(_, kept)| millis(kept.took)).collect());
+    let outside = spread(pairs.iter().map(|(_, kept)| millis(kept.outside)).collect());
+    let ratio = |(cold, kept): &(First, First)| millis(kept.took) / millis(cold.took);
+    let ratio = spread(pairs.iter().map(ratio).collect());
     println!(
-        "| {name} | {:.0} | {:.1} | {:.3} ({:.3} to {:.3}) |",
-        cold.0, kept.0, ratio.0, ratio.1, ratio.2
+        "| {name} | {:.0} | {:.1} | {:.2} | {:.3} ({:.3} to {:.3}) |",
+        cold.0, kept.0, outside.0, ratio.0, ratio.1, ratio.2
     );
 }
