@@ -38,7 +38,7 @@ export MODEL PORT BACKEND MODEL_EXACT MODEL_OPTIMIZE
 export CADENCE_CACHE := $(CACHE)
 
 .NOTPARALLEL:
-.PHONY: help run model loadgen test test-compose fuzz fuzz-kv lint clean-run setup check-run faketime
+.PHONY: help run model loadgen results test test-compose fuzz fuzz-kv lint clean-run setup check-run faketime
 
 help: ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1: /p' Makefile
@@ -52,6 +52,13 @@ model: ## Fetch the default model
 
 loadgen: ## Build the load generator alone: no C++ tools, no model
 	cargo build --release --locked --manifest-path loadgen/Cargo.toml
+
+# What a ladder is shown in, and what of the ladders that are kept is not shown in it yet.
+SHOW = cargo run --quiet --locked --bin loadgen -- report "$$ladder" --embed docs/RESULTS.md
+EACH_LADDER = for ladder in results/*/; do [ ! -d "$$ladder/cells" ] || $(SHOW) $(1) || exit 1; done
+
+results: ## Write docs/RESULTS.md anew from the ladders in results/
+	@$(call EACH_LADDER)
 
 test: setup model faketime ## Run every test, on the default model too
 	@support/clients/setup.sh
@@ -72,6 +79,7 @@ lint: setup ## Check format, lints, documentation, house rules, dependencies
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
 	cargo xtask tidy
+	@$(call EACH_LADDER,--check)
 	support/deny.sh
 
 clean-run: ## Delete the logs, process ids and traces of past runs

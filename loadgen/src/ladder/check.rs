@@ -141,6 +141,19 @@ mod tests {
     }
 
     #[test]
+    fn so_do_those_that_ship_with_it() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("plans");
+        let paths = folder.read_dir().expect("plans").map(|entry| entry.expect("a plan").path());
+        let plans: Vec<_> = paths.filter(|path| !path.ends_with("cadence.toml")).collect();
+        assert!(plans.len() >= 8, "{plans:?}");
+        for path in plans {
+            let plan = Plan::read(&path).unwrap_or_else(|error| panic!("{error:#}"));
+            let file = path.file_stem().expect("a name");
+            assert_eq!(file, plan.name.as_str(), "a plan is called as its file");
+        }
+    }
+
+    #[test]
     fn every_refusal_names_the_key() {
         let cases = [
             ("seeds =", "sedes =", "unknown field `sedes`"),

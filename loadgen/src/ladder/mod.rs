@@ -55,7 +55,7 @@ pub(crate) struct Options {
     /// What is written down as the state of the source [default: what git says of the folder, if anything]
     #[arg(long, value_name = "TEXT")]
     source: Option<String>,
-    /// Only say which cells there are, in order
+    /// Only look whether everything is there and takes its settings, and say which cells there are, in order
     #[arg(long)]
     list: bool,
 }
@@ -66,6 +66,7 @@ pub(crate) struct Options {
 /// The plan makes no sense, something it names is not there, or the folder has cells of something else.
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let plan = Plan::read(&options.plan)?;
+    let mut machine = machine::Machine::new(&plan, options)?;
     if options.list {
         let names: Vec<_> = cell::order(&plan).iter().map(cell::Cell::name).collect();
         console::say(&names.join("\n"));
@@ -73,7 +74,6 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     }
     let out = options.out.as_deref().context("nowhere to keep the cells")?;
     let stop = Stop::listen()?;
-    let mut machine = machine::Machine::new(&plan, options)?;
     let store = open(out, &options.plan)?;
     let portion = Portion { attempts: options.attempts, cells: options.cells };
     climb(&plan, &store, &mut machine, portion, &stop)

@@ -39,7 +39,7 @@ pub(crate) struct Cell {
 /// What was measured, and by what: the same in all cells of a ladder.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Origin {
-    /// How cells are made: in `real time`, or in another.
+    /// `machine`, or whatever else makes the cells.
     pub(crate) runner: String,
     /// The state of the source, as far as it is known.
     pub(crate) source: Option<String>,
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn a_difference_is_named() {
         let one = Origin {
-            runner: "real time".into(),
+            runner: "machine".into(),
             files: [("gateway".into(), "abc".into())].into(),
             model: Some(("m.gguf".into(), "1".into())),
             ..Origin::default()

@@ -112,6 +112,7 @@ impl Runner for Machine {
     }
 
     fn run(&mut self, task: &Task<'_>) -> anyhow::Result<Measured> {
+        self.programs.check()?;
         let addresses = Addresses::free(&self.stack)?;
         let mut processes = self.start(task, &addresses)?;
         ready::wait(self.stack.server(), &addresses, &mut processes, task.stop)?;

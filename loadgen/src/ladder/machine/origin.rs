@@ -32,7 +32,7 @@ pub(super) fn of(
         anyhow::Ok((name, short(path)?))
     });
     Ok(Origin {
-        runner: "real time".into(),
+        runner: "machine".into(),
         source: source.map(Into::into).or_else(describe),
         files,
         model: model.transpose()?,

@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, File},
+    io,
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
@@ -39,9 +40,9 @@ impl Process {
         let log = folder.join(format!("{name}.log"));
         let out = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         let grace = Duration::from_secs(call.grace_s);
-        let here = std::env::current_exe().with_context(cannot)?;
-        let mut command = Command::new(here);
+        let mut command = Command::new(ourselves().with_context(cannot)?);
         command
+            .arg0("loadgen")
             .args(["keep", "--grace-ms", &grace.as_millis().to_string(), "--"])
             .arg(&call.program)
             .args(&call.args)
@@ -95,6 +96,12 @@ impl Process {
         let line = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("without a word");
         line.chars().filter(|c| !c.is_control()).take(WORDS_MAX).collect()
     }
+}
+
+/// This very program, even if another was built in its place meanwhile.
+fn ourselves() -> io::Result<PathBuf> {
+    let link = PathBuf::from("/proc/self/exe");
+    if link.exists() { Ok(link) } else { std::env::current_exe() }
 }
 
 impl Drop for Process {

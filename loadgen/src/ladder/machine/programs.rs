@@ -5,9 +5,10 @@ use std::{
     ffi::OsString,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    time::SystemTime,
 };
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 
 use super::{Addresses, Spec, Stack};
 use crate::ladder::{Options, plan::Plan};
@@ -18,6 +19,8 @@ const OWN_VARS: &str = "CADENCE_";
 /// Where the programs and the model are.
 pub(super) struct Programs {
     paths: BTreeMap<String, PathBuf>,
+    /// When each was built.
+    built: BTreeMap<String, SystemTime>,
     pub(super) model: Option<PathBuf>,
 }
 
@@ -39,11 +42,22 @@ impl Programs {
         let folder = options.bin_dir.clone().or_else(|| plan.bin_dir.clone()).unwrap_or(beside);
         let path = |spec: &Spec| Ok((spec.program.clone(), find(&folder, &spec.program)?));
         let paths = stack.all().map(path).collect::<anyhow::Result<_>>()?;
+        let built = built(&paths)?;
         let model = options.model.clone().or_else(|| plan.model.clone());
         if let Some(model) = &model {
             ensure!(model.is_file(), "model: there is no file {}", model.display());
         }
-        Ok(Self { paths, model })
+        Ok(Self { paths, built, model })
+    }
+
+    /// Whether all of them are still those that were found.
+    ///
+    /// # Errors
+    /// The first that was built anew.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        let now = built(&self.paths)?;
+        let changed = now.iter().find(|(name, time)| self.built.get(*name) != Some(time));
+        changed.map_or(Ok(()), |(name, _)| bail!("{name} was built anew while the ladder ran"))
     }
 
     /// Where a program is.
@@ -91,6 +105,14 @@ impl Programs {
         ensure!(output.status.success(), "{}", said.join(" "));
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
+}
+
+fn built(paths: &BTreeMap<String, PathBuf>) -> anyhow::Result<BTreeMap<String, SystemTime>> {
+    let time = |(name, path): (&String, &PathBuf)| {
+        let time = path.metadata().and_then(|data| data.modified());
+        Ok((name.clone(), time.with_context(|| format!("cannot read {}", path.display()))?))
+    };
+    paths.iter().map(time).collect()
 }
 
 /// Settings as flags.

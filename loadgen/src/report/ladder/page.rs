@@ -91,7 +91,7 @@ fn head(grid: &Grid) -> String {
         secs(from.warmup_us),
         secs(from.drain_us.unwrap_or(0)),
         from.slo,
-        origin.runner,
+        if origin.runner == "machine" { "real time" } else { &origin.runner },
         machine.cpus,
         machine.os,
         machine.arch,
