@@ -12,7 +12,7 @@ use crate::{
     console,
     exit::Exit,
     interrupt::Stop,
-    record::{self, End, Origin, Provenance, Run},
+    record::{self, End, Machine, Origin, Provenance, Run},
     run::{Retries, Shape, WorkloadOptions},
     summary::{self, Summary},
 };
@@ -21,6 +21,11 @@ use crate::{
 pub(crate) trait Runner {
     /// What is measured, the same for all cells.
     fn origin(&self) -> &Origin;
+
+    /// Where it is measured.
+    fn machine(&self) -> Machine {
+        Machine::this()
+    }
 
     /// Measures one cell. Lines of progress begin with `heading`.
     ///
@@ -68,7 +73,7 @@ pub(crate) fn climb(
     portion: Portion,
     stop: &Stop,
 ) -> anyhow::Result<Exit> {
-    store.check(&plan.digest(), runner.origin())?;
+    store.check(&plan.digest(), runner.origin(), &runner.machine())?;
     let cells = cell::order(plan);
     let is_open = |cell: &&Cell<'_>| store.state(&cell.name()) != State::Done;
     let mut open: Vec<_> = cells.iter().filter(is_open).collect();
@@ -150,7 +155,7 @@ fn measure(task: &Task<'_>, runner: &mut dyn Runner) -> anyhow::Result<Option<St
         Err(error) => {
             let why = format!("{error:#}");
             facts.failed = Some(why.clone());
-            (empty(task.plan, task.cell, facts)?, format!("FAILED: {why}"))
+            (empty(task.plan, task.cell, facts, runner.machine())?, format!("FAILED: {why}"))
         }
     };
     task.store.put(&name, &run)?;
@@ -196,7 +201,12 @@ fn in_a_line(summary: &Summary) -> String {
 }
 
 /// What stands for a cell that has no rows.
-fn empty(plan: &Plan, cell: &Cell<'_>, facts: record::Cell) -> anyhow::Result<Run> {
+fn empty(
+    plan: &Plan,
+    cell: &Cell<'_>,
+    facts: record::Cell,
+    machine: Machine,
+) -> anyhow::Result<Run> {
     let micros = |secs: f64| Span::from_secs_f64(secs).0;
     let provenance = Provenance {
         version: env!("CARGO_PKG_VERSION").into(),
@@ -220,7 +230,7 @@ fn empty(plan: &Plan, cell: &Cell<'_>, facts: record::Cell) -> anyhow::Result<Ru
         scheduled: 0,
         ks: None,
         started_unix_us: 0,
-        machine: record::Machine::this(),
+        machine,
         cell: Some(Box::new(facts)),
         end: Some(End { complete: false, wall_us: 0, worst: record::Worst::default() }),
     };

@@ -15,7 +15,7 @@ use anyhow::{Context as _, bail, ensure};
 use super::cell;
 use crate::{
     console,
-    record::{self, Origin, Run},
+    record::{self, Machine, Origin, Run},
 };
 
 /// A folder that is ours until we end.
@@ -63,7 +63,12 @@ impl Store {
     ///
     /// # Errors
     /// It was not: cells of two ladders must not be mixed.
-    pub(crate) fn check(&self, plan: &str, origin: &Origin) -> anyhow::Result<()> {
+    pub(crate) fn check(
+        &self,
+        plan: &str,
+        origin: &Origin,
+        machine: &Machine,
+    ) -> anyhow::Result<()> {
         let folder = self.folder.display();
         for path in self.files()? {
             // What cannot be read is measured again.
@@ -78,9 +83,8 @@ impl Store {
                     "cells in {folder} were measured on something else ({difference}): measure into another folder"
                 );
             }
-            let here = record::Machine::this();
             ensure!(
-                from.machine == here,
+                from.machine == *machine,
                 "cells in {folder} were measured on another machine: measure into another folder"
             );
         }
