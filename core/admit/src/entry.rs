@@ -126,7 +126,12 @@ impl Entry {
         self.generated = sequence.generated;
         self.held = sequence.blocks;
         self.tier = sequence.tier;
-        self.deadline = sequence.deadline;
+        // What was promised counts from the decision, whatever the engine makes of it.
+        let engine = sequence.deadline;
+        self.deadline = match &self.decided {
+            Some(_) => self.deadline.into_iter().chain(engine).min(),
+            None => engine,
+        };
     }
 
     /// A snapshot shows that the engine has it.

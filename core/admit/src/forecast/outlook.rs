@@ -124,7 +124,7 @@ impl Outlook {
             self.who.push(Who {
                 id: sequence.id,
                 tier: sequence.tier,
-                deadline: seq.key.deadline,
+                deadline: entry.and_then(|it| it.deadline).unwrap_or(seq.key.deadline),
                 first_by: first_by
                     .filter(|_| sequence.generated.0 == 0)
                     .unwrap_or(Micros(u64::MAX)),

@@ -82,6 +82,10 @@ impl World<'_> {
         match message {
             ToEngine::Prepare(id, prompt) => self.prepare_at(process, id, prompt),
             ToEngine::Generate(_) | ToEngine::Left(_) => {
+                let mut message = message;
+                if let ToEngine::Generate(call) = &mut message {
+                    call.came_at = self.engine_now(process);
+                }
                 let running = self.running(process);
                 running.inbox.push_back(message);
                 if running.step.is_none() {
@@ -166,7 +170,7 @@ impl World<'_> {
 
     /// A call becomes a submission: who carries an old epoch, or none, runs as best effort without a lease.
     fn submission(&mut self, process: Process, now: Micros, call: Generate) -> Option<Submission> {
-        let Generate { mut submission, budget, natural } = call;
+        let Generate { mut submission, budget, came_at, natural } = call;
         let limits = *self.running(process).scheduler.limits();
         let room =
             limits.context_tokens.checked_sub(u32::try_from(submission.prompt.len()).ok()?)?;
@@ -181,9 +185,9 @@ impl World<'_> {
         if submission.tier == sched::Tier::BestEffort {
             submission.evict.clear();
         }
-        submission.submitted_at = now;
+        submission.submitted_at = came_at;
         submission.max_tokens = submission.max_tokens.min(room.max(1));
-        submission.deadline = budget.map(|budget| now + budget);
+        submission.deadline = budget.map(|budget| came_at + budget);
         running.backend.expect(submission.id, natural);
         running.outlets.insert(submission.id);
         self.auditor.submitted(process.engine, &submission);

@@ -139,6 +139,8 @@ pub(super) enum ToEngine {
 pub(super) struct Generate {
     pub(super) submission: Submission,
     pub(super) budget: Option<Span>,
+    /// When it came, on the engine's clock: the budget counts from then, whenever the loop hears of it.
+    pub(super) came_at: Micros,
     /// How long the answer will be.
     pub(super) natural: u32,
 }

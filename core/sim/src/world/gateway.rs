@@ -290,7 +290,7 @@ impl World<'_> {
         };
         let budget = flight.e2e.map(|at| at.until(self.now));
         let process = flight.process;
-        let call = Generate { submission, budget, natural: asked.natural };
+        let call = Generate { submission, budget, came_at: Micros(0), natural: asked.natural };
         self.call_engine(process, id, ToEngine::Generate(Box::new(call)));
         self.arm(id, self.scenario.gateway.engine_timeout);
     }
