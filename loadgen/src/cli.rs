@@ -2,7 +2,7 @@
 
 use clap::{CommandFactory as _, Parser, Subcommand, error::ErrorKind};
 
-use crate::{calibrate, drain, keep, ladder, recover, report, run, simulate, stub, validate};
+use crate::{calibrate, drain, gate, keep, ladder, recover, report, run, simulate, stub, validate};
 
 /// Measures OpenAI-compatible servers with an open loop.
 ///
@@ -34,7 +34,8 @@ impl Command {
             Self::Run(options) => options.check(),
             Self::Calibrate(options) => options.check(),
             Self::Simulate(options) => options.check(),
-            Self::Report(_)
+            Self::Gate(_)
+            | Self::Report(_)
             | Self::Ladder(_)
             | Self::Validate(_)
             | Self::Stub(_)
@@ -67,6 +68,8 @@ pub(crate) enum Command {
     Ladder(ladder::Options),
     /// Run the whole service in virtual time
     Simulate(simulate::Options),
+    /// Check that the service still does what it did
+    Gate(gate::Options),
     /// Show runs, or a ladder, as tables and figures
     Report(report::Options),
     /// Measure what a server can do, and propose rates and targets

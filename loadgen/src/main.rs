@@ -11,6 +11,7 @@ mod console;
 mod digest;
 mod drain;
 mod exit;
+mod gate;
 mod interrupt;
 mod keep;
 mod ladder;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         Command::Validate(options) => validate::run(&options),
         Command::Stub(options) => stub::run(&options),
         Command::DrainCheck(options) => drain::run(options),
+        Command::Gate(options) => gate::run(&options),
         Command::Simulate(options) => simulate::run(&options),
         Command::Recover(options) => recover::run(&options),
         Command::Keep(options) => keep::run(&options),

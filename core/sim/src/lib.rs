@@ -14,6 +14,7 @@ mod auditor;
 mod digest;
 mod fault;
 mod finding;
+pub mod oracle;
 mod planted;
 mod report;
 mod rung;

@@ -79,12 +79,14 @@ pub struct Clients {
 }
 
 /// How long answers are by themselves.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Natural {
     /// They go on to their cap.
     Cap,
     /// Drawn for each request, from its own number, and cut at the cap.
     Drawn(Lengths),
+    /// By number; those that are not listed go on to their cap.
+    Listed(Vec<u32>),
 }
 
 /// How long messages take, one way.

@@ -14,7 +14,8 @@ mod world;
 
 use clap::{Args, Subcommand};
 
-use cells::in_parallel;
+pub(crate) use cells::in_parallel;
+pub(crate) use world::settings;
 
 use crate::exit::Exit;
 

@@ -155,7 +155,7 @@ fn plan(options: &Options) -> anyhow::Result<Plan> {
             source: shape.source,
             seed: options.seed,
             max_tokens: options.workload.max_tokens,
-            natural: options.world.answers,
+            natural: options.world.answers.clone(),
             budgets: options.budget,
             accept_best_effort: options.best_effort,
             timeout: options.timeout,

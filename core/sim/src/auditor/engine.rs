@@ -31,6 +31,8 @@ pub(super) struct EngineBooks {
     /// Who waits, by deadline.
     deadlines: BTreeSet<(Micros, RequestId)>,
     arrivals: u64,
+    /// Those who are there with admission's word.
+    leased: u64,
     step: u64,
     progress_at: Micros,
     is_stuck: bool,
@@ -41,6 +43,7 @@ pub(super) struct EngineBooks {
 struct Life {
     arrival: u64,
     tier: Tier,
+    is_leased: bool,
     deadline: Option<Micros>,
     blocks: BlockCount,
     max_tokens: u32,
@@ -48,6 +51,23 @@ struct Life {
     runs: bool,
     starts: u32,
     served_at: Micros,
+}
+
+impl Life {
+    fn new(now: Micros, tier: Tier, is_leased: bool, max_tokens: u32, blocks: BlockCount) -> Self {
+        Self {
+            arrival: 0,
+            tier,
+            is_leased,
+            deadline: None,
+            blocks,
+            max_tokens,
+            tokens: 0,
+            runs: false,
+            starts: 0,
+            served_at: now,
+        }
+    }
 }
 
 impl EngineBooks {
@@ -69,6 +89,7 @@ impl EngineBooks {
             seats: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             arrivals: 0,
+            leased: 0,
             step: 0,
             progress_at: Micros(0),
             is_stuck: false,
@@ -81,6 +102,7 @@ impl EngineBooks {
         self.lives.clear();
         self.seats.clear();
         self.deadlines.clear();
+        self.leased = 0;
         self.step = 0;
         self.progress_at = now;
         self.is_stuck = false;
@@ -102,8 +124,10 @@ impl EngineBooks {
         findings: &mut Findings,
     ) {
         match event {
-            Event::Accepted { id, tier, max_tokens, blocks, .. } => {
-                self.accepted(now, *id, *tier, *max_tokens, *blocks, findings);
+            Event::Accepted { id, tier, epoch, max_tokens, blocks, .. } => {
+                let is_leased = epoch.is_some();
+                let life = Life::new(now, *tier, is_leased, *max_tokens, *blocks);
+                self.accepted(now, *id, life, findings);
             }
             Event::Refused { id, .. } => {
                 if self.coming.remove(id).is_none() {
@@ -123,31 +147,14 @@ impl EngineBooks {
         }
     }
 
-    fn accepted(
-        &mut self,
-        now: Micros,
-        id: RequestId,
-        tier: Tier,
-        max_tokens: u32,
-        blocks: BlockCount,
-        findings: &mut Findings,
-    ) {
+    fn accepted(&mut self, now: Micros, id: RequestId, life: Life, findings: &mut Findings) {
         let Some(deadline) = self.coming.remove(&id) else {
             return findings.find(now, Some(id), Rule::OneEnd, "accepted unasked".into());
         };
         self.arrivals += 1;
-        let life = Life {
-            arrival: self.arrivals,
-            tier,
-            deadline,
-            blocks,
-            max_tokens,
-            tokens: 0,
-            runs: false,
-            starts: 0,
-            served_at: now,
-        };
+        self.leased += u64::from(life.is_leased);
         self.deadlines.extend(deadline.map(|at| (at, id)));
+        let life = Life { arrival: self.arrivals, deadline, ..life };
         if self.lives.insert(id, life).is_some() {
             findings.find(now, Some(id), Rule::OneEnd, "accepted twice".into());
         }
@@ -163,8 +170,9 @@ impl EngineBooks {
             let what = format!("{open} are in the engine, {room} have room");
             findings.find(now, Some(id), Rule::Bounds, what);
         }
-        if let Some(most) = self.most.filter(|most| open > *most) {
-            let what = format!("{open} are in the engine, the limit is {most}");
+        let leased = self.leased;
+        if let Some(most) = self.most.filter(|most| leased > *most) {
+            let what = format!("{leased} were let in and are there, the limit is {most}");
             findings.find(now, Some(id), Rule::Limits, what);
         }
     }
@@ -218,6 +226,7 @@ impl EngineBooks {
         if let Some(deadline) = life.deadline {
             self.deadlines.remove(&(deadline, id));
         }
+        self.leased -= u64::from(life.is_leased);
         let early = life.deadline.is_none_or(|deadline| clock < deadline);
         match reason {
             FinishReason::Deadline | FinishReason::Evicted if early => {

@@ -143,10 +143,10 @@ fn clients(dice: &mut Dice, seed: u64, lasts: Span) -> Clients {
         source: Source::Mix(Mix::cadence().scaled(scale)),
         seed,
         max_tokens: None,
-        natural: dice.one_of(&[
-            Natural::Cap,
-            Natural::Drawn(Lengths::Between { min: TokenCount(1), max: TokenCount(40) }),
-        ]),
+        natural: match dice.one_in(2) {
+            true => Natural::Cap,
+            false => Natural::Drawn(Lengths::Between { min: TokenCount(1), max: TokenCount(40) }),
+        },
         budgets: Budgets {
             e2e: maybe(dice, 20_000),
             ttft: maybe(dice, 5_000),

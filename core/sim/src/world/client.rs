@@ -34,12 +34,12 @@ pub(super) struct Client {
 
 /// What a request asks.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
-    pub(super) prompt: Arc<[Token]>,
-    pub(super) shared_tokens: u32,
-    pub(super) max_tokens: u32,
-    pub(super) budgets: Budgets,
-    pub(super) natural: u32,
+pub(crate) struct Asked {
+    pub(crate) prompt: Arc<[Token]>,
+    pub(crate) shared_tokens: u32,
+    pub(crate) max_tokens: u32,
+    pub(crate) budgets: Budgets,
+    pub(crate) natural: u32,
 }
 
 /// How an attempt ended, as its client heard it.
@@ -205,24 +205,34 @@ impl World<'_> {
     }
 }
 
-fn ask(scenario: &Scenario, index: usize) -> Asked {
+/// What a request asks, and how long its answer would be.
+pub(crate) fn ask_of(scenario: &Scenario, index: usize) -> (Ask, u32) {
     let clients = &scenario.clients;
-    let Ask { prompt, max_tokens, budgets } = clients.source.ask(clients.seed, index as u64);
-    let max_tokens = clients.max_tokens.map_or(max_tokens, TokenCount).0.max(1);
-    let natural = match clients.natural {
-        Natural::Cap => max_tokens,
+    let mut ask = clients.source.ask(clients.seed, index as u64);
+    let cap = clients.max_tokens.map_or(ask.max_tokens, TokenCount).0.max(1);
+    ask.max_tokens = TokenCount(cap);
+    let natural = match &clients.natural {
+        Natural::Cap => cap,
         Natural::Drawn(law) => {
             law.draw(&mut Draws::new(clients.seed, stream::NATURAL + index as u64)).0.max(1)
         }
+        Natural::Listed(lengths) => lengths.get(index).map_or(cap, |length| (*length).max(1)),
     };
+    (ask, natural)
+}
+
+/// The same in tokens, with the budgets that clients have in common.
+pub(crate) fn ask(scenario: &Scenario, index: usize) -> Asked {
+    let (Ask { prompt, max_tokens, budgets }, natural) = ask_of(scenario, index);
+    let common = scenario.clients.budgets;
     Asked {
         prompt: tokens(&prompt),
         shared_tokens: prompt.shared_tokens().0,
-        max_tokens,
+        max_tokens: max_tokens.0,
         budgets: Budgets {
-            e2e: budgets.e2e.or(clients.budgets.e2e),
-            ttft: budgets.ttft.or(clients.budgets.ttft),
-            patience: budgets.patience.or(clients.budgets.patience),
+            e2e: budgets.e2e.or(common.e2e),
+            ttft: budgets.ttft.or(common.ttft),
+            patience: budgets.patience.or(common.patience),
         },
         natural,
     }

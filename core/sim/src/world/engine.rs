@@ -289,9 +289,9 @@ impl World<'_> {
         let now = self.now;
         let engine_now = self.engine_now(process);
         let running = self.running(process);
-        let Some(office) = running.office.as_mut().filter(|it| it.flush_at == Some(now)) else {
-            return;
-        };
+        // A process that stood still comes to it late.
+        let is_due = |it: &&mut Office| it.flush_at.is_some_and(|at| at <= now);
+        let Some(office) = running.office.as_mut().filter(is_due) else { return };
         office.flush_at = None;
         let mut news = Vec::new();
         if let Some(sent) = office.sent {

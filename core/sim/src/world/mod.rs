@@ -26,6 +26,7 @@ use crate::{
 };
 use admission::Admission;
 use client::Client;
+pub(crate) use client::{Asked, ask, ask_of};
 use engine::Engine;
 use event::{Event, Process};
 use gateway::Gateway;
