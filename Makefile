@@ -38,7 +38,7 @@ export MODEL PORT BACKEND MODEL_EXACT MODEL_OPTIMIZE
 export CADENCE_CACHE := $(CACHE)
 
 .NOTPARALLEL:
-.PHONY: help run model loadgen results test test-compose fuzz fuzz-kv lint clean-run setup check-run faketime
+.PHONY: help run model loadgen results test gate test-compose fuzz fuzz-kv lint clean-run setup check-run faketime
 
 help: ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1: /p' Makefile
@@ -63,6 +63,11 @@ results: ## Write docs/RESULTS.md anew from the ladders in results/
 test: setup model faketime ## Run every test, on the default model too
 	@support/clients/setup.sh
 	CADENCE_TEST_MODEL="$(abspath $(MODEL_FILE))" cargo test --locked --workspace --no-fail-fast
+	"$(TARGET)/debug/loadgen" gate
+
+gate: setup ## Check in real time that the service does what it did, on a mock that sleeps: no part of the tests
+	cargo build --release --locked --workspace --bins
+	support/gate.sh "$(TARGET)/release"
 
 test-compose: setup model ## Try docker-compose.yml with a Docker engine
 	support/compose/test.sh "$(MODEL_FILE)"

@@ -1,5 +1,7 @@
 //! A number that identifies a run.
 
+use units::RequestId;
+
 /// A running hash of everything that happened. Two runs with the same digest were, but for chance, the
 /// same run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +22,12 @@ impl Digest {
     pub(crate) fn take_all(&mut self, words: &[u64]) {
         words.iter().for_each(|word| self.take(*word));
     }
+}
+
+/// An id as a word: the half of it that differs between the requests of a run.
+pub(crate) fn word(id: RequestId) -> u64 {
+    let half = id.0 & u128::from(u64::MAX);
+    u64::try_from(half).expect("it was cut to 64 bits")
 }
 
 impl std::fmt::Display for Digest {

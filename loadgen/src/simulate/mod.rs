@@ -6,6 +6,7 @@
 mod cells;
 mod model;
 mod options;
+mod oracle;
 mod rows;
 mod run;
 mod search;
@@ -34,6 +35,8 @@ enum Command {
     Search(search::Options),
     /// Show every rung at the loads that the seed project was measured at
     Seed(table::Options),
+    /// Show what could be had at most, and by whom
+    Oracle(oracle::Options),
 }
 
 impl Options {
@@ -44,7 +47,7 @@ impl Options {
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         match &self.command {
             Command::Run(options) => options.check(),
-            Command::Search(_) | Command::Seed(_) => Ok(()),
+            Command::Search(_) | Command::Seed(_) | Command::Oracle(_) => Ok(()),
         }
     }
 }
@@ -58,5 +61,6 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
         Command::Run(options) => run::run(options),
         Command::Search(options) => search::run(options),
         Command::Seed(options) => table::run(options),
+        Command::Oracle(options) => oracle::run(options),
     }
 }

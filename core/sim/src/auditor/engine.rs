@@ -74,12 +74,13 @@ impl EngineBooks {
     pub(super) fn new(spec: &EngineSpec, scenario: &Scenario) -> Self {
         let limits = spec.limits;
         let most = match scenario.admission.policy {
-            Policy::Limit(bounds) if is_calm(scenario) => Some(match bounds.requests {
+            Policy::Limit(bounds) => Some(match bounds.requests {
                 0 => 2 * u64::from(limits.slots),
                 set => set,
             }),
-            _ => None,
+            Policy::Off | Policy::Abort | Policy::Adaptive | Policy::Twin(_) => None,
         };
+        let most = most.filter(|_| is_calm(scenario));
         Self {
             limits,
             is_shared: is_shared(spec),
@@ -106,6 +107,11 @@ impl EngineBooks {
         self.step = 0;
         self.progress_at = now;
         self.is_stuck = false;
+    }
+
+    /// Nobody knows any more how many may be there.
+    pub(super) fn waive_limit(&mut self) {
+        self.most = None;
     }
 
     pub(super) fn freezes(&mut self, until: Micros) {

@@ -85,6 +85,11 @@ impl Auditor {
         self.admission.closed(now, trace, &mut self.findings);
     }
 
+    /// Somebody may come who is not counted any more: limits are not sure from here on.
+    pub(crate) fn lease_expired(&mut self) {
+        self.engines.iter_mut().for_each(EngineBooks::waive_limit);
+    }
+
     /// Whoever is held must have heard by now if its patience is over.
     pub(crate) fn patience(&mut self, now: Micros) {
         self.admission.patience(now, &mut self.findings);

@@ -169,7 +169,8 @@ mod tests {
 
     #[test]
     fn bounds_are_in_order() {
-        let jobs: Vec<Job> = (0..100).map(|index| job(index, 20, 20 + 3 * index as u32)).collect();
+        let jobs: Vec<Job> =
+            (0..100).zip(0..).map(|(index, more)| job(index, 20, 20 + 3 * more)).collect();
         let time = Span::from_secs(10);
         let (lp, fluid) = (lp(&jobs, &price(), SLO, time), fluid(&jobs, &price(), SLO, time));
         assert!(fluid <= lp + 1e-9, "{fluid} {lp}");

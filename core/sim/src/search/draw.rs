@@ -133,9 +133,12 @@ fn clients(dice: &mut Dice, seed: u64, lasts: Span) -> Clients {
     let schedule = Arrivals::Gamma { rate, burstiness }.schedule(lasts, seed);
     let mut arrivals = schedule.unwrap_or_default();
     arrivals.truncate(REQUESTS_MAX);
-    let leaving = (0..arrivals.len() as u64)
-        .filter_map(|index| dice.one_in(8).then(|| (index, dice.millis(0, 4_000))))
-        .collect();
+    let mut leaving = Vec::new();
+    for index in 0..arrivals.len() as u64 {
+        if dice.one_in(8) {
+            leaving.push((index, dice.millis(0, 4_000)));
+        }
+    }
     let scale = 0.02 + 0.2 * dice.0.unit();
     let maybe = |dice: &mut Dice, most| dice.one_in(2).then(|| dice.millis(100, most));
     Clients {

@@ -13,7 +13,7 @@ use super::{
     watch::Watcher,
     wire,
 };
-use crate::Link;
+use crate::{Link, digest};
 
 /// Its clock shows this when the run begins, and those of engines something else: no time is passed on
 /// between processes as it is.
@@ -108,7 +108,7 @@ impl World<'_> {
         self.agenda.put(self.now + down, Event::AdmissionStarts);
     }
 
-    pub(super) fn to_admission(&mut self, life: u32, message: ToAdmission) {
+    pub(super) fn at_admission(&mut self, life: u32, message: ToAdmission) {
         if self.admission.life() != (life, true) {
             if let ToAdmission::Decide(offer) = message {
                 self.tell_gateway(ToGateway::Unreachable(offer.attempt.id));
@@ -130,7 +130,7 @@ impl World<'_> {
         let now = self.admission.clock(self.now);
         let attempt = offer.attempt;
         self.auditor.offered(self.now, &offer);
-        self.digest.take_all(&[self.now.0, 3, attempt.id.0 as u64, attempt.number.into()]);
+        self.digest.take_all(&[self.now.0, 3, digest::word(attempt.id), attempt.number.into()]);
         let Some(running) = &mut self.admission.running else { return };
         match running.controller.offer(now, offer, &mut running.rng) {
             Some(verdict) => self.answer(attempt, verdict),
@@ -210,8 +210,7 @@ impl World<'_> {
                 }
             }
             Effect::Closed(trace) => self.auditor.closed(self.now, &trace),
-            // Its close tells the same.
-            Effect::LeaseExpired(_) => {}
+            Effect::LeaseExpired(_) => self.auditor.lease_expired(),
         }
     }
 
@@ -222,7 +221,7 @@ impl World<'_> {
             Verdict::Refused(_) => 0,
             Verdict::Superseded { .. } => 9,
         };
-        self.digest.take_all(&[self.now.0, 4, attempt.id.0 as u64, kind]);
+        self.digest.take_all(&[self.now.0, 4, digest::word(attempt.id), kind]);
         self.tell_gateway(ToGateway::Decided(attempt, verdict));
     }
 

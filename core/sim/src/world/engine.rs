@@ -14,7 +14,7 @@ use super::{
     process::{FAILURES_MAX, Office, Running, SNAPSHOT_GAP},
     wire,
 };
-use crate::Link;
+use crate::{Link, digest};
 
 /// An idle loop says that it is alive this often.
 const HEARTBEAT: Span = Span::from_millis(200);
@@ -78,7 +78,7 @@ impl World<'_> {
         }
     }
 
-    pub(super) fn to_engine(&mut self, process: Process, message: ToEngine) {
+    pub(super) fn at_engine(&mut self, process: Process, message: ToEngine) {
         match message {
             ToEngine::Prepare(id, prompt) => self.prepare_at(process, id, prompt),
             ToEngine::Generate(_) | ToEngine::Left(_) => {
@@ -264,7 +264,7 @@ impl World<'_> {
     }
 
     fn digest_event(&mut self, event: &Said) {
-        let id = |id: &RequestId| id.0 as u64;
+        let id = |id: &RequestId| digest::word(*id);
         let words = match event {
             Said::Accepted { id: who, tier, .. } => [6, id(who), *tier as u64],
             Said::Refused { id: who, .. } => [7, id(who), 0],

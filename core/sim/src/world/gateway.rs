@@ -80,7 +80,7 @@ impl Gateway {
 }
 
 impl World<'_> {
-    pub(super) fn to_gateway(&mut self, message: ToGateway) {
+    pub(super) fn at_gateway(&mut self, message: ToGateway) {
         match message {
             ToGateway::Head(id) => self.head(id),
             ToGateway::Gone(id) => self.gone(id),
