@@ -38,8 +38,8 @@ pub struct Settings {
     /// `limit`: KV blocks that one engine's system may come to hold. 0: all of them.
     #[arg(long, default_value_t = 0)]
     pub limit_kv_blocks: u64,
-    /// `twin`, `twin-mc`, `full`: the share of promises that is to be kept, told as their confidence. 0: 0.99
-    /// for `twin`, 0.98 otherwise.
+    /// `twin`, `twin-mc`, `full`: the share of promises that is to be kept, told as their confidence. 0: 0.98
+    /// for `twin-mc`, 0.99 otherwise.
     #[arg(long, default_value_t = 0.0)]
     pub confidence: f64,
     /// `twin`: how much predictions are widened before promises were seen to end, a logarithm.

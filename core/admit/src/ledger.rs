@@ -48,6 +48,10 @@ impl Ledger {
         self.totals
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     pub(crate) fn get(&self, id: RequestId) -> Option<&Entry> {
         self.entries.get(&id)
     }

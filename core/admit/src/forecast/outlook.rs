@@ -29,6 +29,14 @@ pub(crate) struct Who {
     pub(crate) runs: bool,
 }
 
+/// No engine, request or cache is larger than this in tokens: who says so is not believed, and simulations
+/// need not fear for their numbers.
+const TOKENS_MAX: u32 = 1 << 24;
+/// No engine has more slots.
+const SLOTS_MAX: u32 = 4_096;
+/// Requests that are simulated: with more, nothing is foreseen.
+const REQUESTS_MAX: usize = 1_024;
+
 /// The starting point of simulations of one engine.
 #[derive(Clone, Debug)]
 pub(crate) struct Outlook {
@@ -56,7 +64,9 @@ pub(crate) fn limits_of(snapshot: &Snapshot) -> Option<Limits> {
     let rules = snapshot.rules.filter(|it| it.discipline == Discipline::Continuous)?;
     let EngineLimits { slots, context, batch, prefill, step, waiting, kv } = snapshot.limits;
     let known = *snapshot.planner == *PLANNER_VERSION && prefill.0 > 0 && batch.0 >= slots.max(1);
-    known.then_some(Limits {
+    let largest = context.0.max(batch.0).max(kv.0).max(rules.output_cap.unwrap_or_default());
+    let sane = slots <= SLOTS_MAX && largest <= TOKENS_MAX;
+    (known && sane).then_some(Limits {
         slots,
         context_tokens: context.0,
         batch_tokens: batch.0,
@@ -81,6 +91,10 @@ impl Outlook {
         passed: bool,
     ) -> Option<Self> {
         let limits = limits_of(snapshot)?;
+        let requests = snapshot.sequences.len() + ledger.map_or(0, Ledger::len);
+        if requests > REQUESTS_MAX || !snapshot.sequences.iter().all(is_sane) {
+            return None;
+        }
         let cost = StepCost::from(snapshot.cost);
         cost.validate().ok()?;
         let times = times.cloned().unwrap_or_else(|| StepTimes::of(&cost, limits.slots));
@@ -91,7 +105,9 @@ impl Outlook {
             state: State {
                 now: snapshot.taken_at,
                 step: snapshot.step,
-                free_blocks: u32::try_from(snapshot.kv.room()).unwrap_or(u32::MAX),
+                free_blocks: u32::try_from(snapshot.kv.room())
+                    .unwrap_or(TOKENS_MAX)
+                    .min(TOKENS_MAX),
                 ..State::default()
             },
             busy_until: now,
@@ -206,6 +222,12 @@ impl Outlook {
 
     /// A request that is not there yet, as the next one of this outlook.
     pub(crate) fn newcomer(&self, size: Size, who: &Who, at: Micros) -> Seq {
+        let least = |tokens: TokenCount| TokenCount(tokens.0.min(TOKENS_MAX));
+        let size = Size {
+            prompt: least(size.prompt),
+            cached: least(size.cached),
+            max_tokens: least(size.max_tokens),
+        };
         let cached = size.cached.0.min(size.prompt.0.saturating_sub(1));
         let blocks = self.blocks(size.prompt, size.max_tokens);
         Seq {
@@ -229,6 +251,11 @@ impl Outlook {
         let slab = self.limits.rules.output_cap.map_or(own, |cap| prompt.0.saturating_add(cap));
         TokenCount(own.max(slab.min(self.limits.context_tokens))).blocks()
     }
+}
+
+fn is_sane(sequence: &Sequence) -> bool {
+    let Sequence { prompt, computed, generated, max_tokens, blocks, .. } = sequence;
+    [prompt.0, computed.0, generated.0, max_tokens.0, blocks.0].iter().all(|it| *it <= TOKENS_MAX)
 }
 
 pub(crate) fn rank(tier: Tier) -> Rank {

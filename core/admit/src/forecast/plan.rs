@@ -47,10 +47,10 @@ pub(super) struct Step {
 }
 
 impl Step {
-    /// Plans the step. Preemptions have been made.
-    pub(super) fn plan(&mut self, room: &Room<'_>, running: &[Seq], waiting: &[Seq]) {
+    /// Plans the step. Preemptions have been made; `decodes` of those who run are not in their prompt.
+    pub(super) fn plan(&mut self, room: &Room<'_>, running: &[Seq], waiting: &[Seq], decodes: u32) {
         self.clear(room);
-        let decodes = count(running);
+        let prompts = running.len() > decodes as usize;
         self.target = target(room, decodes > 0);
         match (room.limits.rules.order, self.target) {
             (Order::DecodeFirst, _) | (Order::PrefillFirst, Some(_)) => {
@@ -60,7 +60,7 @@ impl Step {
                 self.shape.prefill -= held.prefill;
                 self.shape.cells -= held.cells;
                 self.shape.prefill_cells -= held.prefill_cells;
-                self.prompts(room, running, waiting);
+                self.prompts(room, running, waiting, prompts);
             }
             (Order::PrefillFirst, None) => {
                 let first = usize::from(running.first().is_some_and(Seq::is_decoding));
@@ -69,7 +69,7 @@ impl Step {
                     self.shape.decodes = 1;
                     self.shape.cells = u64::from(running[0].computed) + 1;
                 }
-                self.prompts(room, running, waiting);
+                self.prompts(room, running, waiting, prompts);
                 let behind = decodes - u32::from(first == 1);
                 self.decode(room, running, first, behind);
             }
@@ -122,9 +122,15 @@ impl Step {
         }
     }
 
-    fn prompts(&mut self, room: &Room<'_>, running: &[Seq], waiting: &[Seq]) {
+    fn prompts(
+        &mut self,
+        room: &Room<'_>,
+        running: &[Seq],
+        waiting: &[Seq],
+        somebody_prefills: bool,
+    ) {
         let hears = waiting.first().is_some_and(|head| self.seats(head));
-        if !hears && running.iter().all(Seq::is_decoding) {
+        if !hears && !somebody_prefills {
             return;
         }
         for (at, sequence) in running.iter().enumerate() {
@@ -243,10 +249,6 @@ impl Room<'_> {
     pub(super) fn affordable(&self, shape: StepShape) -> bool {
         self.cost.predict(shape) <= self.limits.step
     }
-}
-
-fn count(running: &[Seq]) -> u32 {
-    running.iter().map(|it| u32::from(it.is_decoding())).sum()
 }
 
 fn target(room: &Room<'_>, decodes: bool) -> Option<(Span, u32)> {

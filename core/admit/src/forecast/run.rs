@@ -64,7 +64,28 @@ pub(crate) struct Run {
     /// The soonest deadline that has not passed.
     next_late: Micros,
     plan: Step,
+    /// Absent when somebody has joined, left or begun to decode since it was counted.
+    counted: Option<Counted>,
     single_steps: bool,
+}
+
+/// Those who decode.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Counted {
+    decoding: u32,
+    /// The fewest tokens that one of them has left.
+    least: u32,
+}
+
+impl Counted {
+    fn of(running: &[Seq]) -> Self {
+        let decoding = running.iter().filter(|it| it.is_decoding());
+        let none = Self { decoding: 0, least: u32::MAX };
+        decoding.fold(none, |sum, it| Self {
+            decoding: sum.decoding + 1,
+            least: sum.least.min(it.left),
+        })
+    }
 }
 
 impl State {
@@ -101,6 +122,7 @@ impl Run {
     /// Begins anew from `state`, with room for the fates of `count` requests.
     pub(crate) fn start(&mut self, state: &State, count: usize) {
         self.state.copy_from(state);
+        self.counted = None;
         self.fates.clear();
         self.fates.resize(count, Fate::NEVER);
     }
@@ -138,6 +160,8 @@ impl Run {
         self.expire(fixed.limits.rules.lateness);
         self.wake();
         self.displace(fixed.cost);
+        let counted = self.counted.unwrap_or_else(|| Counted::of(&self.state.running));
+        self.counted = Some(counted);
         let state = &self.state;
         let room = Room {
             limits: fixed.limits,
@@ -146,15 +170,18 @@ impl Run {
             slots: state.free_slots,
             blocks: state.free_blocks,
         };
-        self.plan.plan(&room, &state.running, &state.waiting);
+        self.plan.plan(&room, &state.running, &state.waiting, counted.decoding);
         if self.plan.shape.decodes + self.plan.shape.prefill == 0 {
             return self.sleep();
         }
-        let steps = if single { 1 } else { self.repeats(&room, fixed) };
+        let steps = if single { 1 } else { self.repeats(&room, fixed, counted.least) };
         let took = fixed.times.run_us(self.plan.shape, steps);
         self.state.step += u64::from(steps);
         self.state.now = Micros(self.state.now.0.saturating_add(took));
-        self.advance(steps);
+        match self.plan.all_decode && self.plan.pieces.is_empty() && self.plan.joins.is_empty() {
+            true => self.decode(steps),
+            false => self.advance(steps),
+        }
         true
     }
 
@@ -197,6 +224,7 @@ impl Run {
     }
 
     fn late(&mut self, at: usize, lateness: Lateness) {
+        self.counted = None;
         let sequence = &mut self.state.running[at];
         sequence.late = true;
         match (lateness, sequence.key.tier) {
@@ -215,7 +243,7 @@ impl Run {
 
     fn vacate(&mut self, gone: &Seq) {
         self.state.free_slots += 1;
-        self.state.free_blocks += gone.blocks.0;
+        self.state.free_blocks = self.state.free_blocks.saturating_add(gone.blocks.0);
         self.watched = self.watched.saturating_sub(u32::from(gone.watched));
     }
 
@@ -232,16 +260,17 @@ impl Run {
                 break;
             }
             slots += 1;
-            blocks += last.blocks.0;
+            blocks = blocks.saturating_add(last.blocks.0);
             going += 1;
         }
         if slots == 0 || blocks < needed {
             return;
         }
+        self.counted = None;
         for _ in 0..going {
             let Some(mut last) = self.state.running.pop() else { return };
             self.state.free_slots += 1;
-            self.state.free_blocks += last.blocks.0;
+            self.state.free_blocks = self.state.free_blocks.saturating_add(last.blocks.0);
             last.preempt(self.state.now, cost);
             // Late work that runs may finish; late work that waits may not.
             last.late = false;
@@ -251,7 +280,7 @@ impl Run {
     }
 
     /// How many steps from now on look like the planned one.
-    fn repeats(&self, room: &Room<'_>, fixed: Fixed<'_>) -> u32 {
+    fn repeats(&self, room: &Room<'_>, fixed: Fixed<'_>, least: u32) -> u32 {
         let (plan, state) = (&self.plan, &self.state);
         let cells_matter = fixed.cost.per_cell_us > 0.0
             || fixed.cost.per_tiled_cell_us > 0.0
@@ -259,8 +288,7 @@ impl Run {
         if !plan.joins.is_empty() || !plan.all_decode || cells_matter && !plan.pieces.is_empty() {
             return 1;
         }
-        let decoding = state.running.iter().filter(|it| it.is_decoding());
-        let mut steps = decoding.map(|it| it.left).min().unwrap_or(u32::MAX);
+        let mut steps = least;
         for &(at, tokens) in &plan.pieces {
             steps = steps.min(state.running[at].prefill_left / tokens);
         }
@@ -284,8 +312,35 @@ impl Run {
         steps.min(u32::try_from(until).unwrap_or(u32::MAX)).max(1)
     }
 
+    /// `steps` steps were made in which everybody decodes who runs and is not in a prompt, and nothing else
+    /// happens: the usual case, in one pass.
+    fn decode(&mut self, steps: u32) {
+        let Self { state, fates, watched, .. } = self;
+        let State { running, now, free_slots, free_blocks, .. } = state;
+        let mut counted = Counted { decoding: 0, least: u32::MAX };
+        running.retain_mut(|it| {
+            if !it.is_decoding() {
+                return true;
+            }
+            it.left -= steps;
+            it.computed += steps;
+            if it.left > 0 {
+                counted.decoding += 1;
+                counted.least = counted.least.min(it.left);
+                return true;
+            }
+            fates[it.who as usize].end = *now;
+            *free_slots += 1;
+            *free_blocks = free_blocks.saturating_add(it.blocks.0);
+            *watched = watched.saturating_sub(u32::from(it.watched));
+            false
+        });
+        self.counted = Some(counted);
+    }
+
     /// The planned step was made `steps` times.
     fn advance(&mut self, steps: u32) {
+        self.counted = None;
         let Self { plan, state, fates, .. } = self;
         let mut ended = false;
         let mut decode = |it: &mut Seq| {

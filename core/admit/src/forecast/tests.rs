@@ -288,7 +288,8 @@ proptest! {
             limits: &engine.limits, cost: &engine.cost, step, slots: free_slots, blocks: 40,
         };
         let mut plan = Step::default();
-        plan.plan(&room, &runs, &waits);
+        let decodes = runs.iter().filter(|it| it.is_decoding()).count();
+        plan.plan(&room, &runs, &waits, u32::try_from(decodes).expect("few"));
         let decodes: Vec<usize> = match plan.all_decode {
             true => (0..runs.len()).filter(|at| runs[*at].is_decoding()).collect(),
             false => plan.decodes.clone(),

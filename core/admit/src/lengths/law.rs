@@ -102,6 +102,11 @@ impl Law {
     pub(crate) fn left(&self, generated: u32, share: f64, most: u32) -> u32 {
         let wanted = self.at(generated.saturating_add(1)) * share;
         let next = self.longer.partition_point(|longer| *longer > wanted);
+        self.length_at(next, wanted, generated, most)
+    }
+
+    /// What is left of an answer that ends before the step `next`, where a share of `wanted` is left.
+    fn length_at(&self, next: usize, wanted: f64, generated: u32, most: u32) -> u32 {
         let (Some(to), Some(before)) = (self.from.get(next), next.checked_sub(1)) else {
             return most.max(1);
         };
@@ -112,6 +117,21 @@ impl Law {
         #[expect(clippy::cast_sign_loss, reason = "it is not negative")]
         let length = length as u32;
         length.saturating_sub(generated).clamp(1, most.max(1))
+    }
+
+    /// Tokens still to come at each of `count` evenly spaced shares, the longest first: [`Law::left`] for all
+    /// of them in one pass.
+    pub(crate) fn quantiles(&self, generated: u32, count: u32, most: u32, out: &mut Vec<u32>) {
+        out.clear();
+        let there = self.at(generated.saturating_add(1));
+        let mut next = self.longer.len();
+        for stratum in 0..count {
+            let wanted = there * (f64::from(stratum) + 0.5) / f64::from(count);
+            while next > 0 && self.longer[next - 1] <= wanted {
+                next -= 1;
+            }
+            out.push(self.length_at(next, wanted, generated, most));
+        }
     }
 
     /// Mean tokens of an answer with this cap.
@@ -163,6 +183,18 @@ mod tests {
         assert_eq!(all.refined(&[]), all);
         let unsorted = [long(5)[1], long(5)[0]];
         assert_eq!(all.refined(&unsorted), all, "garbled");
+    }
+
+    #[test]
+    fn one_pass_gives_what_single_questions_give() {
+        let law = Law::of(&[(0, 9.0, 0.0), (16, 5.0, 3.0), (64, 1.0, 5.0), (90, 4.0, 0.0)], 200);
+        for generated in [0, 15, 16, 80, 500] {
+            let mut all = Vec::new();
+            law.quantiles(generated, 64, 300, &mut all);
+            let share = |at: u32| (f64::from(at) + 0.5) / 64.0;
+            let single: Vec<u32> = (0..64).map(|at| law.left(generated, share(at), 300)).collect();
+            assert_eq!(all, single, "{generated}");
+        }
     }
 
     #[test]

@@ -184,6 +184,9 @@ impl Case<'_> {
         let floor = tally.seen - misses_max(tally.seen, level);
         let mut loss = 0.0;
         for (at, _) in self.promised() {
+            if tally.after[at] == tally.seen {
+                continue; // Kept in all of them: it has lost nothing.
+            }
             let before = scenarios.in_time(self.outlook, self.now, run, at, tally.seen);
             let after = tally.after[at];
             if after < before && after < floor && share(before) > LOST {

@@ -41,13 +41,14 @@ impl Scenarios {
             (0..count).map(|at| Doubt::of(slower(share(RequestId(0), at, count)))).collect();
         let who = outlook.who.len();
         let mut left = vec![1; who * count as usize];
+        let mut quantiles = Vec::with_capacity(count as usize);
         for sequence in outlook.state.everybody() {
             let index = sequence.who as usize;
             let known = outlook.who[index];
-            let law = laws(known.id);
+            laws(known.id).quantiles(known.generated, count, sequence.left, &mut quantiles);
             for at in 0..count {
-                let share = share(known.id, at, count);
-                left[at as usize * who + index] = law.left(known.generated, share, sequence.left);
+                let stratum = stratum(known.id, at, count) as usize;
+                left[at as usize * who + index] = quantiles[stratum];
             }
         }
         Self { count, doubts, left, in_time: OnceLock::new() }
@@ -123,9 +124,13 @@ pub(crate) fn horizon(outlook: &Outlook, candidate: Option<Micros>) -> Micros {
     last.map_or(Micros(u64::MAX), |last| last + units::Span(last.since(from).0 / 2))
 }
 
-/// The share of answers that the answer of a request belongs to in a scenario: its stratum, in an order
-/// that is the request's own. 0 is the longest.
+/// The share of answers that the answer of a request belongs to in a scenario. 0 is the longest.
 pub(crate) fn share(id: RequestId, at: u32, count: u32) -> f64 {
+    (f64::from(stratum(id, at, count)) + 0.5) / f64::from(count)
+}
+
+/// The stratum of a request in a scenario: all of them in turn, in an order that is the request's own.
+fn stratum(id: RequestId, at: u32, count: u32) -> u32 {
     let seed = mix(id);
     let mask = u64::from(count - 1);
     let bits = count.trailing_zeros();
@@ -137,7 +142,7 @@ pub(crate) fn share(id: RequestId, at: u32, count: u32) -> f64 {
         stratum = stratum.wrapping_mul(key | 1) & mask;
         stratum ^= stratum >> (bits / 2 + 1);
     }
-    (stratum as f64 + 0.5) / f64::from(count)
+    u32::try_from(stratum).expect("it is masked")
 }
 
 /// SplitMix64's finaliser over both halves of an id.

@@ -93,6 +93,7 @@ impl Twin {
         best_effort: BestEffort::Anyone,
         evictions_max: 4,
         price: Some(1.0),
+        level: 0.99,
         ..Self::SCENARIOS
     };
 

@@ -84,7 +84,7 @@ fn scenarios_promise_more_and_keep_nearly_all() {
     let (mut made, mut missed, mut on_caps) = (0, 0, 0);
     for _ in 0..20 {
         let asks = crowd().new_tree(&mut runner).expect("a crowd").current();
-        let fates = ran(Twin::FULL, &asks);
+        let fates = ran(Twin { level: 0.98, ..Twin::FULL }, &asks);
         made += promised(&fates);
         missed += broken(&fates);
         on_caps += promised(&ran(Twin::CAPS, &asks));
