@@ -41,6 +41,8 @@ pub(super) struct Step {
     /// Somebody in a prompt, or at the head of the queue with a slot and blocks, got less than it wants.
     pub(super) hungry: bool,
     target: Option<(Span, u32)>,
+    /// So many decodes alone are known to be affordable, where attended cells cost nothing.
+    affordable: u32,
     slots: u32,
     blocks: u32,
     barred: bool,
@@ -76,6 +78,11 @@ impl Step {
         }
     }
 
+    /// Another engine's steps, or at other costs, are planned from now on.
+    pub(super) fn forget(&mut self) {
+        self.affordable = 0;
+    }
+
     fn clear(&mut self, room: &Room<'_>) {
         self.shape = StepShape::default();
         self.all_decode = true;
@@ -96,7 +103,12 @@ impl Step {
             shape.cells += decoding.map(|it| u64::from(it.computed) + 1).sum::<u64>();
         }
         let rows = shape.decodes + shape.prefill;
-        if rows <= room.limits.batch_tokens && (rows <= 1 || room.affordable(shape)) {
+        let known = rows <= self.affordable && shape.prefill == 0;
+        if rows <= room.limits.batch_tokens && (known || rows <= 1 || room.affordable(shape)) {
+            if shape.prefill == 0 && room.cost.per_cell_us == 0.0 {
+                // More never costs less, so fewer are affordable too.
+                self.affordable = self.affordable.max(rows);
+            }
             self.shape = shape;
             return;
         }

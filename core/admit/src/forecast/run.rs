@@ -123,6 +123,7 @@ impl Run {
     pub(crate) fn start(&mut self, state: &State, count: usize) {
         self.state.copy_from(state);
         self.counted = None;
+        self.plan.forget();
         self.fates.clear();
         self.fates.resize(count, Fate::NEVER);
     }
@@ -307,6 +308,9 @@ impl Run {
         let change = next.min(self.next_late).0.saturating_sub(state.now.0);
         // Nothing is due before the end of a step that begins earlier.
         let each = fixed.times.us(last(steps));
+        if each.saturating_mul(steps.into()) <= change {
+            return steps;
+        }
         let until = change.div_ceil(each);
         let until = if cells_matter { change / each } else { until };
         steps.min(u32::try_from(until).unwrap_or(u32::MAX)).max(1)
