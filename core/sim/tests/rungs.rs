@@ -31,6 +31,7 @@ fn every_rung_serves_everybody_and_the_auditor_has_nothing_to_say() {
     }
 }
 
+/// VT-1.
 #[test]
 fn the_same_seed_gives_the_same_run() {
     let limit = Policy::Limit(Limits::default());

@@ -110,7 +110,7 @@ mod tests {
     fn garbage_is_told() {
         for (from, to, told) in [
             ("\"format\": 1", "\"format\": 2", "its format is 2"),
-            ("256", "321", "its prefill_tokens cannot be"),
+            ("tokens\": 256", "tokens\": 321", "its prefill_tokens cannot be"),
             ("10.0", "-1.0", "its prompt_us cannot be"),
             ("-500.5", "-9e9", "its bend cannot be"),
             ("\"cost\"", "\"price\"", "missing field"),

@@ -1,5 +1,6 @@
 //! `loadgen simulate seed`: every rung at the loads that the seed project was measured at.
 
+use admit::{Limits, Policy};
 use clap::Args;
 use sim::{Named, Request, Rung};
 use units::{Micros, Span};
@@ -15,6 +16,8 @@ const LOADS: [(f64, f64); 6] =
 const SLO: Span = Span::from_secs(4);
 /// Requests of the first seconds are not counted.
 const WARM_UP: Micros = Micros(20_000_000);
+/// How long a request waits for room.
+const PATIENCE: Span = Span::from_millis(500);
 /// No budget is as long as a run.
 const NO_BUDGET: Span = Span::from_secs(3_600);
 
@@ -32,10 +35,18 @@ pub(crate) struct Options {
     duration: u64,
 }
 
+/// A row of the table.
+#[derive(Clone, Copy)]
+struct Row {
+    name: &'static str,
+    rung: Rung,
+    policy: Policy,
+}
+
 /// One run.
 #[derive(Clone, Copy)]
 struct Cell {
-    rung: Rung,
+    row: Row,
     load: f64,
     seed: u64,
 }
@@ -47,32 +58,39 @@ struct Cell {
 pub(super) fn run(options: &Options) -> anyhow::Result<Exit> {
     let duration = Span::from_secs(options.duration);
     let mut cells = Vec::new();
-    for rung in Rung::ALL {
+    for row in rows() {
         for (load, _) in LOADS {
-            cells.extend((0..options.seeds).map(|seed| Cell { rung, load, seed }));
+            cells.extend((0..options.seeds).map(|seed| Cell { row, load, seed }));
         }
     }
     let goodputs = in_parallel(&cells, |cell| goodput(*cell, duration));
     let goodputs = goodputs.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
-    let per_rung = LOADS.len() * usize::try_from(options.seeds)?;
+    let per_row = LOADS.len() * usize::try_from(options.seeds)?;
     let head: Vec<String> = LOADS.iter().map(|(load, _)| format!("{load:>6.2}")).collect();
     console::say(&format!("{:<12}{}", "offered", head.join("")));
     let seed_row: Vec<String> = LOADS.iter().map(|(_, good)| format!("{good:>6.2}")).collect();
     console::say(&format!("{:<12}{}", "measured", seed_row.join("")));
-    for (rung, all) in Rung::ALL.into_iter().zip(goodputs.chunks(per_rung)) {
+    for (row, all) in rows().zip(goodputs.chunks(per_row)) {
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
         let seeds = all.len() / LOADS.len();
         let means: Vec<String> =
             all.chunks(seeds).map(|values| format!("{:>6.2}", mean(values))).collect();
-        console::say(&format!("{:<12}{}", rung.name(), means.join("")));
+        console::say(&format!("{:<12}{}", row.name, means.join("")));
     }
     Ok(Exit::Done)
 }
 
+/// The rungs, and the last of them with a limit on what is in the system.
+fn rows() -> impl Iterator<Item = Row> {
+    let plain = Rung::ALL.map(|rung| Row { name: rung.name(), rung, policy: Policy::Off });
+    let limit = Policy::Limit(Limits::default());
+    plain.into_iter().chain([Row { name: "limit", rung: Rung::Paged, policy: limit }])
+}
+
 fn goodput(cell: Cell, duration: Span) -> anyhow::Result<f64> {
-    let Cell { rung, load, seed } = cell;
+    let Cell { row: Row { rung, policy, .. }, load, seed } = cell;
     let arrivals = Arrivals::Poisson { rate: load }.schedule(duration, seed)?;
-    let settings = world::settings(admit::Policy::Off, Span::ZERO, NO_BUDGET);
+    let settings = world::settings(policy, PATIENCE, NO_BUDGET);
     let report = sim::run(&Named::Seed.scenario(rung, settings, arrivals, seed));
     let counted: Vec<&Request> =
         report.requests.iter().filter(|request| request.intended >= WARM_UP).collect();

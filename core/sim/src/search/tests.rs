@@ -11,6 +11,7 @@ use crate::{
 /// Worlds in which a bug has to show.
 const SEEDS: u64 = 100;
 
+/// VT-3.
 fn is_found(bug: Bug, rule: Rule) -> bool {
     (0..SEEDS).any(|seed| {
         let report = run_planted(&draw(seed), Planted::with(bug));
@@ -33,6 +34,7 @@ fn a_wake_up_that_is_lost_is_found() {
     assert!(is_found(Bug::WakeUpLost, Rule::Patience));
 }
 
+/// VT-2.
 #[test]
 fn worlds_without_bugs_break_no_rule() {
     for seed in 0..SEEDS {

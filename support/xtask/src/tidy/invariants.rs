@@ -7,8 +7,8 @@ use super::Violation;
 use crate::source::Source;
 
 const DOCUMENT: &str = "docs/INVARIANTS.md";
-/// Subjects: the KV core, the scheduler, admission, text.
-const SUBJECTS: [&str; 4] = ["KV", "SC", "AD", "TX"];
+/// Subjects: the KV core, the scheduler, admission, text, virtual time.
+const SUBJECTS: [&str; 5] = ["KV", "SC", "AD", "TX", "VT"];
 /// This crate names ids as examples only.
 const EXAMPLES: &str = "support/xtask/";
 
