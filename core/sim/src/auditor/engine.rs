@@ -388,8 +388,9 @@ impl EngineBooks {
         let running = self.lives.values().filter(|life| life.runs);
         let most: u64 = running.map(|life| u64::from(life.blocks.0)).sum();
         let held = u64::from(usage.held.0);
-        // Whoever shares a block shares it with others who run, or with a kept prefix that they pin.
-        let pinned = if self.is_shared { self.seats.len() as u64 } else { 0 };
+        // Who computed a prompt that another had published meanwhile pins that one's blocks beside its own; and a
+        // block that will be copied is pinned too.
+        let pinned = if self.is_shared { most + self.seats.len() as u64 } else { 0 };
         if held > most + pinned {
             let what = format!("{held} blocks are held, those who run may hold {most}");
             findings.find(now, None, Rule::Blocks, what);
