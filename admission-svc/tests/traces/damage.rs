@@ -5,12 +5,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use admission_svc::{Caps, Disk, TraceStore as _};
+use admission_svc::{Caps, TraceStore as _};
 use proto::v1::TraceRow;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
-use crate::service::Service;
+use crate::{opened::opened, service::Service};
 
 const PLACES: u64 = 30;
 const ROWS: u64 = 900;
@@ -18,7 +18,7 @@ const ROWS: u64 = 900;
 /// A folder of three databases.
 fn folder(path: &Path) {
     let caps = Caps { bytes: 64 << 20, rows: 2_400 };
-    let mut disk = Disk::open(path, caps).expect("new");
+    let mut disk = opened(path, caps);
     for _ in 0..ROWS / 10 {
         let row = TraceRow { request_id: "0".repeat(32), ..TraceRow::default() };
         disk.append(vec![row; 10]).expect("taken");
@@ -99,8 +99,7 @@ async fn written(service: &mut Service, what: &str) -> Vec<TraceRow> {
 }
 
 fn counted_once(traces: &Path, lost: u64, what: &str) {
-    let mut disk =
-        Disk::open(traces, Caps { bytes: 64 << 20, rows: 1 << 40 }).expect("nobody has it");
+    let mut disk = opened(traces, Caps { bytes: 64 << 20, rows: 1 << 40 });
     disk.ready().expect("the service has mended it");
     assert_eq!(disk.facts().lost, lost, "{what}");
 }

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Output};
 
-use admission_svc::{Caps, Disk, TraceStore as _};
+use admission_svc::{Caps, TraceStore as _};
 use parquet::{
     file::reader::{FileReader as _, SerializedFileReader},
     record::Field,
@@ -10,7 +10,10 @@ use parquet::{
 use proto::v1::TraceRow;
 use serde_json::{Map, Value};
 
-use crate::service::{Service, run};
+use crate::{
+    opened::opened,
+    service::{Service, run},
+};
 
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
@@ -166,7 +169,7 @@ fn a_folder_that_is_read_stays_as_it_is() {
 
     let traces = dir.path().join("traces");
     let caps = Caps { bytes: 64 << 20, rows: 160 };
-    let mut disk = Disk::open(&traces, caps).expect("a folder");
+    let mut disk = opened(&traces, caps);
     for _ in 0..6 {
         disk.append(vec![TraceRow { request_id: "0".repeat(32), ..Default::default() }; 10])
             .expect("taken");

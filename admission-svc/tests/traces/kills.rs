@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use admission_svc::{Caps, Disk, TraceStore as _};
+use admission_svc::{Caps, TraceStore as _};
 use proto::v1;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
-use crate::service::Service;
+use crate::{opened::opened, service::Service};
 
 const KILLS: u32 = 20;
 
@@ -63,7 +63,7 @@ fn every_number_is_a_row_or_a_loss(traces: &std::path::Path, safe: &[u64]) {
     let caps = Caps { bytes: 256 << 20, rows: 1_000_000 };
     let mut lost = Vec::new();
     for _ in 0..2 {
-        let mut disk = Disk::open(traces, caps).expect("nobody has it");
+        let mut disk = opened(traces, caps);
         disk.ready().expect("readable");
         let (mut rows, mut after) = (0, Some(0));
         while let Some(from) = after {

@@ -5,6 +5,7 @@ mod export;
 mod full_disk;
 mod fuzz;
 mod kills;
+mod opened;
 mod outputs;
 mod service;
 mod store;

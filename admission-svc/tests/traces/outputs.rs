@@ -8,12 +8,14 @@ use std::{
     thread,
 };
 
-use admission_svc::{Caps, Disk, TraceStore as _};
+use admission_svc::{Caps, TraceStore as _};
 use proto::v1::TraceRow;
+
+use crate::opened::opened;
 
 fn store(dir: &Path) -> String {
     let folder = dir.join("store");
-    let mut disk = Disk::open(&folder, Caps { bytes: 64 << 20, rows: 1_000 }).expect("a folder");
+    let mut disk = opened(&folder, Caps { bytes: 64 << 20, rows: 1_000 });
     disk.append(vec![TraceRow { request_id: "0".repeat(32), ..TraceRow::default() }; 10])
         .expect("taken");
     disk.flush().expect("flushed");

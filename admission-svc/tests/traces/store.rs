@@ -5,6 +5,8 @@ use std::{fs, path::Path};
 use admission_svc::{Caps, Disk, StoreError, TraceStore as _};
 use proto::v1::TraceRow;
 
+use crate::opened::opened;
+
 const CAPS: Caps = Caps { bytes: 64 << 20, rows: 1_000_000 };
 
 fn rows(count: usize) -> Vec<TraceRow> {
@@ -24,7 +26,7 @@ fn numbers(disk: &mut Disk, mut after: u64) -> Vec<u64> {
 }
 
 fn filled(path: &Path, caps: Caps, count: usize) -> Disk {
-    let mut disk = Disk::open(path, caps).expect("a folder");
+    let mut disk = opened(path, caps);
     for _ in 0..count / 10 {
         disk.append(rows(10)).expect("taken");
         disk.flush().expect("flushed");
@@ -67,7 +69,7 @@ fn the_oldest_rows_go_first_and_rows_are_capped() {
 fn bytes_are_capped_on_the_disk_itself() {
     let dir = tempfile::tempdir().expect("a directory");
     let caps = Caps { bytes: 8 << 20, ..CAPS };
-    let mut disk = Disk::open(dir.path(), caps).expect("a folder");
+    let mut disk = opened(dir.path(), caps);
     let big = TraceRow { round: "x".repeat(600), ..TraceRow::default() };
     let mut most = 0;
     for _ in 0..300 {
@@ -88,7 +90,7 @@ fn a_folder_has_one_owner() {
     let second = Disk::open(dir.path(), CAPS).err();
     assert!(matches!(second, Some(StoreError::InUse { .. })), "{second:?}");
     drop(first);
-    assert!(Disk::open(dir.path(), CAPS).is_ok());
+    drop(opened(dir.path(), CAPS));
 }
 
 #[test]
@@ -124,7 +126,7 @@ fn kills_during_the_opening_do_not_cost_a_healthy_database() {
 fn an_export_that_cannot_see_the_newest_rows_says_so() {
     let dir = tempfile::tempdir().expect("a directory");
     drop(filled(dir.path(), CAPS, 20));
-    let mut disk = Disk::open(dir.path(), CAPS).expect("a folder");
+    let mut disk = opened(dir.path(), CAPS);
     assert!(disk.page(0, 7).is_err(), "its recovery is still to come");
     disk.ready().expect("well");
     assert_eq!(numbers(&mut disk, 0).len(), 20);

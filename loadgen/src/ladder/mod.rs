@@ -2,7 +2,7 @@
 //!
 //! Plan -> cells in order -> one after the other: start everything, probe the machine, measure, stop
 //! everything -> a Parquet file each. A cell that is there is not measured again, so an interrupted ladder goes on
-//! where it was. What measures a cell is a [`Runner`]; plan, order, folder and report do not know which.
+//! where it was. What measures a cell is a [`climb::Runner`]; plan, order, folder and report do not know which.
 
 mod cell;
 mod check;
