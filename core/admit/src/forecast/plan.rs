@@ -48,6 +48,23 @@ pub(super) struct Step {
     barred: bool,
 }
 
+impl Room<'_> {
+    /// How many heads of the queue the scheduler looks up: as many as have seats and blocks, until their
+    /// prompts in full would take the whole budget, even where they then get less of it.
+    pub(super) fn candidates(&self, waiting: &[Seq]) -> usize {
+        let seats = waiting.len().min(self.slots as usize);
+        let (mut blocks, mut prompts) = (self.blocks, self.limits.prefill_tokens);
+        for (at, head) in waiting[..seats].iter().enumerate() {
+            if head.blocks.0 > blocks || head.prefill_left >= prompts {
+                return at + 1;
+            }
+            blocks -= head.blocks.0;
+            prompts -= head.prefill_left;
+        }
+        seats
+    }
+}
+
 impl Step {
     /// Plans the step. Preemptions have been made; `decodes` of those who run are not in their prompt.
     pub(super) fn plan(&mut self, room: &Room<'_>, running: &[Seq], waiting: &[Seq], decodes: u32) {

@@ -171,7 +171,8 @@ impl Run {
             slots: state.free_slots,
             blocks: state.free_blocks,
         };
-        self.plan.plan(&room, &state.running, &state.waiting, counted.decoding);
+        let heads = &state.waiting[..room.candidates(&state.waiting)];
+        self.plan.plan(&room, &state.running, heads, counted.decoding);
         if self.plan.shape.decodes + self.plan.shape.prefill == 0 {
             return self.sleep();
         }
